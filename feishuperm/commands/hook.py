@@ -178,16 +178,9 @@ class _Hook:
         return b""
 
     def relay_notice(self, event: str) -> None:
-        """Hand the event to the server if a card was asked for; nobody waits for it.
-
-        Where cards wait for an empty desk, the client's notices tell that it is.
-        """
-        settings = self.settings()
-        kind = NOTICE_EVENTS[event].kind
-        tells = kind == "notification" and settings.permission_notify_delay < 0
-        if kind not in settings.feishuperm_notify and not tells:
-            return
-        self._relay(f"no server, no card for {event}")
+        """Hand the event to the server if a card was asked for; nobody waits for it."""
+        if NOTICE_EVENTS[event].kind in self.settings().feishuperm_notify:
+            self._relay(f"no server, no card for {event}")
 
     def _relay(self, missed: str) -> None:
         """Hand the event to the server; without one, log what that means."""

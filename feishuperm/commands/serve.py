@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -117,15 +118,14 @@ class Server:
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
         self.inbox = InboxChannel(
-            lambda full: self.callback.inbox.event(full),
-            self._later,
+            lambda full: self.callback.inbox.event(full), self._later
         )
         self.settings = settings
         self.channels: list[Channel] = []
         self.notifier = Notifier(
             self.channels,
             settings.feishuperm_notify,
-            max(0, settings.permission_notify_delay),
+            settings.permission_notify_delay,
             self._later,
             self.inbox.refresh,
             settings.titles_only(),
@@ -377,11 +377,7 @@ def _bracketed(host: str) -> str:
 
 def _report(error: Exception) -> None:
     """An exception nobody expected: where it came from, not what it carried."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
     place = ""
-    if trace is not None:
-        file = os.path.basename(trace.tb_frame.f_code.co_filename)
-        place = f" at {file}:{trace.tb_lineno}"
+    for frame, line in traceback.walk_tb(error.__traceback__):  # the last one stays
+        place = f" at {os.path.basename(frame.f_code.co_filename)}:{line}"
     log(f"{type(error).__name__}: {error}{place}", "error")

@@ -63,15 +63,11 @@ class PermissionHandler:
 
     def on_frame(self, connection: HookConnection, kind: bytes, body: bytes) -> None:
         """One frame; whatever is wrong with it ends in a release."""
+        kinds = {b"Q": self._request, b"N": self._notice, b"C": self._command}
         try:
-            if kind == b"Q":
-                self._request(connection, body)
-            elif kind == b"N":
-                self._notice(connection, body)
-            elif kind == b"C":
-                connection.send(b"J", self._command(connection, body))
-            else:
+            if kind not in kinds:
                 raise ProtocolError(f"unknown frame kind {kind!r}")
+            kinds[kind](connection, body)
         except FeishupermError as error:
             log(f"refused a frame from a hook: {error}", "warning")
             connection.send(b"R")
@@ -100,13 +96,12 @@ class PermissionHandler:
         payload = parse_payload(noticed.raw)
         if payload.hook_event_name() == "SessionEnd":
             self._approvals.session_over(payload.session_id())
-        self._approvals.presence.notice(payload, time.time())
         self._notices.event(payload, noticed.project)
         connection.send(b"R")
 
-    def _command(self, connection: HookConnection, body: bytes) -> bytes:
+    def _command(self, connection: HookConnection, body: bytes) -> None:
         reply = self._control(parse_control(body), _pid(connection))
-        return json.dumps(pack(reply)).encode()
+        connection.send(b"J", json.dumps(pack(reply)).encode())
 
     def on_close(self, connection: HookConnection) -> None:
         """The hook hung up."""
@@ -154,12 +149,10 @@ class Control:
             return {"error": msg("unknown control command {!r}", name)}
         # A way into the inbox is good for later, and so is a pass: no session gets
         # one, whether it asks or not.
-        if command.get("inbox") is True and self._clients.suspect_pid(pid, True):
+        suspect_pid, ever = self._clients.suspect_pid, name in FOR_PERSONS
+        if command.get("inbox") is True and suspect_pid(pid, any_session=True):
             command = {**command, "inbox": False}
-        ever = name in FOR_PERSONS
-        suspect = None
-        if name not in FOR_SESSIONS:
-            suspect = self._clients.suspect_pid(pid, any_session=ever)
+        suspect = None if name in FOR_SESSIONS else suspect_pid(pid, any_session=ever)
         if suspect is not None:
             self._approvals.refuse("", name, str(suspect))
             return {"error": REFUSAL.format(suspect)}
@@ -264,14 +257,10 @@ class Control:
 
 
 COMMANDS: dict[str, Callable[[Control, dict[str, Any]], Reply]] = {
-    "status": Control.status,
-    "look": Control.look,
-    "release": Control.release,
-    "stop": Control.stop,
-    "handover": Control.handover,
-    "notice": Control.notice,
-    "undone": Control.undone,
-    "passes": Control.passes,
-    "pass_add": Control.pass_add,
-    "pass_revoke": Control.pass_revoke,
+    row.__name__: row
+    for row in (
+        *(Control.status, Control.look, Control.release, Control.stop),
+        *(Control.handover, Control.notice, Control.undone),
+        *(Control.passes, Control.pass_add, Control.pass_revoke),
+    )
 }

@@ -91,19 +91,12 @@ def _webhook(value: str) -> str:
     return _checked(_url(value), not look_alikes)
 
 
-AUTO = -1  # of a delay: as long as it takes
-
-
 def _number(low: int, high: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
         number = int(_checked(value, value.isascii() and value.isdigit()))
         return _checked(number, low <= number <= high)
 
     return parse
-
-
-def _delay(value: str) -> int:
-    return AUTO if value == "auto" else _number(0, 86400)(value)
 
 
 def _choice(*names: str) -> Callable[[str], str]:
@@ -234,10 +227,9 @@ class Settings:
     permission_subagent_action = _row("terminal", *_AT_ZERO)
     # Seconds that reading a request, or the hold button, may stop the clock
     permission_hold = _row("0", _number(0, 86400), msg("whole seconds from 0 to 86400"))
-    # Seconds before the card; none is sent if the terminal answered; auto: while
-    # somebody types
+    # Seconds before the card; none is sent if the terminal answered
     permission_notify_delay = _row(
-        "0", _delay, msg("whole seconds from 0 to 86400, or auto")
+        "0", _number(0, 86400), msg("whole seconds from 0 to 86400")
     )
     # Where a request may be answered; empty: wherever that is set up
     feishuperm_surfaces = _row(

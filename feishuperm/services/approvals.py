@@ -38,7 +38,7 @@ from feishuperm.models.names import (
 )
 from feishuperm.models.payload import AskPayload, PreToolUsePayload
 from feishuperm.models.request import Request
-from feishuperm.models.settings import AUTO, Settings
+from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
 from feishuperm.services.grants import DAY as PASS_SECONDS
 from feishuperm.services.grants import (
@@ -74,7 +74,6 @@ from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
 from feishuperm.services.transcript import (
     AT_TERMINAL_SECONDS,
     GIVEN_BACK_SECONDS,
-    Presence,
     Timers,
     Watcher,
     Words,
@@ -86,11 +85,8 @@ from feishuperm.services.transcript import (
 # it starts the hook, and they arrived within 0.1 s whenever that was measured.
 WORDS_SECONDS = 0.3
 WORDS_LOOK_SECONDS = 0.05
-# With a delay of `auto` a card waits so long while a person types, and no longer than a
-# third of the time: the client says within twelve seconds that nobody does any more.
-TYPING_SECONDS = 18.0
-TYPING_LOOK_SECONDS = 0.5
 FORGET_SECONDS = 600
+SESSIONS = 1000  # whose last answer at the terminal is remembered
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
 LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
 LEDGER_LAST_TRIES = 20  # when the server ends, LEDGER_SECONDS apart
@@ -144,10 +140,8 @@ class Approvals:
         self._clock = clock
         self._in_thread = in_thread  # work of its own values, then a call on the loop
         self._armed = math.inf  # when the next look at the deadlines is due
-        self.presence = Presence()
-        self._delays_cards = settings.permission_notify_delay == AUTO
+        self._answered: dict[str, float] = {}  # when a session's dialog was, last
         self._timeout = settings.permission_request_timeout
-        self._longest_delay = min(TYPING_SECONDS, self._timeout / 3)
         self._gives_back = settings.permission_subagent_action == "terminal"
         self._closed = False
         self._handed_over = False
@@ -184,7 +178,6 @@ class Approvals:
         if request is None:
             return
         if KINDS[request.kind].alone:
-            self.presence.notice(payload, self._clock())
             self.session_over(request.session, request)
         self._arm()
         waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
@@ -294,7 +287,7 @@ class Approvals:
         for other in self.requests.waiting():
             if other.session == session:
                 self.watcher.settled(other)
-        latest = max(last_words(path).typed, self.presence.last_answered(session))
+        latest = max(last_words(path).typed, self._answered.get(session, 0.0))
         return self._clock() - latest
 
     # Subagents: the client shows no dialog for one as long as its hook waits.
@@ -486,31 +479,16 @@ class Approvals:
 
     def _settle(self, request: Request, row: Action, answer: Answer) -> None:
         """Write what the button says, then end the request. Raises Refusal."""
-        kind = KINDS[request.kind]
-        grants_content = kind.content and not row.message
         # Most answers need no look at the event, which may have megabytes.
-        looks = grants_content or row.needs or row.writes_rule or row.passes
+        looks = KINDS[request.kind].content or row.needs or row.lasts
         payload = request.payload() if looks else None
-        tool_input = payload.tool_input if payload else {}
-        if grants_content and not kind.may_grant(tool_input):
-            raise self._refusal(NOT_OFFERED)
-        decision = kind.reply(row, tool_input, answer, self.presenter.say)
-        if isinstance(decision, str):
-            raise self._refusal(decision, statuses.INCOMPLETE)
-        if isinstance(decision, Wrong):
-            error = self.presenter.say(decision.key, field=decision.field)
-            raise Refusal(Receipt(statuses.INCOMPLETE, error=error))
+        decision = self._decision(request, payload, row, answer)
         plan, ran = NO_PLAN, row.ran(decision)
-        if payload is not None and row.writes_rule:
-            plan = self.presenter.plan(request, payload)
-            if plan.broad and not answer.confirmed:
-                raise self._refusal(BROAD, statuses.CONFIRM)
-        if payload is not None and row.passes:
-            self._draw_up_pass(request, payload, row, answer)
-        if payload is not None and ran:
-            # The record is of what runs, not of what was asked for.
-            reading = read_danger(payload, request.project, decision.updated_input)
-            request.danger = names(reading)
+        if payload is not None:
+            plan = self._agreed(request, payload, row, answer)
+            if ran:  # the record is of that, not of what was asked for
+                reading = read_danger(payload, request.project, decision.updated_input)
+                request.danger = names(reading)
         if not self._intend(request, row, answer, plan, ran):
             # Nothing is granted that nobody could look up later.
             self.requests.release(request, "the ledger could not be written")
@@ -521,6 +499,35 @@ class Approvals:
                 )
             )
         self._carry_out(request, row, answer, decision, plan)
+
+    def _decision(
+        self, request: Request, payload: AskPayload | None, row: Action, answer: Answer
+    ) -> Decision:
+        """What the answer becomes. Raises Refusal: something is missing or wrong."""
+        kind, tool_input = KINDS[request.kind], payload.tool_input if payload else {}
+        if not row.message and not kind.may_grant(tool_input):
+            raise self._refusal(NOT_OFFERED)
+        decision = kind.reply(row, tool_input, answer, self.presenter.say)
+        if isinstance(decision, str):
+            raise self._refusal(decision, statuses.INCOMPLETE)
+        if isinstance(decision, Wrong):
+            error = self.presenter.say(decision.key, field=decision.field)
+            raise Refusal(Receipt(statuses.INCOMPLETE, error=error))
+        return decision
+
+    def _agreed(
+        self, request: Request, payload: AskPayload, row: Action, answer: Answer
+    ) -> RulePlan:
+        """The rules that it writes, and its pass, once the person has read which.
+
+        Raises Refusal: they have not, or there is no such pass.
+        """
+        plan = self.presenter.plan(request, payload) if row.writes_rule else NO_PLAN
+        if plan.broad and not answer.confirmed:
+            raise self._refusal(BROAD, statuses.CONFIRM)
+        if row.passes:
+            self._draw_up_pass(request, payload, row, answer)
+        return plan
 
     def _carry_out(
         self,
@@ -671,7 +678,6 @@ class Approvals:
 
     def _hear_words(self, request: Request, words: Words) -> None:
         """What was said before its call has become known."""
-        self.presence.person(words.prompted)
         request.why, request.prompt = context(words.said, words.prompt)
         if request.is_worded:
             self.notifier.renew()
@@ -680,7 +686,7 @@ class Approvals:
         """How the call went on has become known."""
         if request.is_given_back():
             # The dialog at the terminal came after it, and was answered there.
-            self.presence.answered(request.session, self._clock())
+            self._note_answered(request.session)
         self._tell_update(request)
 
     def _tell_update(self, request: Request) -> None:
@@ -722,11 +728,7 @@ class Approvals:
         passed = self._timers.now() - request.asked
         if passed < WORDS_SECONDS and self.watcher.words_may_come(request):
             return WORDS_LOOK_SECONDS
-        blocks = KINDS[request.kind].blocks_terminal  # a person there can do nothing
-        if not self._delays_cards or blocks or passed >= self._longest_delay:
-            return 0.0
-        there = self.presence.is_there(request.session, request.created, self._clock())
-        return TYPING_LOOK_SECONDS if there else 0.0
+        return 0.0
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> None:
         self._timers.call_at(self._timers.now() + seconds, fn)
@@ -748,9 +750,7 @@ class Approvals:
 
     def _ended(self, request: Request) -> None:
         if request.state == states.TERMINAL:
-            self.presence.answered(request.session, self._clock())
-        elif request.state == states.GONE:  # somebody pressed a key, too
-            self.presence.person(self._clock())
+            self._note_answered(request.session)
         self.watcher.end(request)
         self.notifier.settle(self.outcome_of(request))
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
@@ -762,6 +762,13 @@ class Approvals:
         else:
             self._ledger.finish(intent, ledger_entry(request))
             self._flush_later(LEDGER_SECONDS)
+
+    def _note_answered(self, session: str) -> None:
+        """Somebody has just answered a dialog at a session's terminal."""
+        self._answered.pop(session, None)
+        self._answered[session] = self._clock()
+        while len(self._answered) > SESSIONS:
+            del self._answered[next(iter(self._answered))]
 
     def _record(self, entry: dict[str, Any]) -> None:
         """Write it down soon: thousands at once cost one write."""

@@ -204,8 +204,7 @@ class Passes:
 
     def end_stale(self, call: Call) -> list[Pass]:
         """End those for this call that were made before its files changed."""
-        covering = (row for row in self.all() if row.covers(call))
-        stale = [row for row in covering if row.files != call.files]
+        stale = [r for r in self.all() if r.covers(call) and r.files != call.files]
         return [end for row in stale for end in self.revoke(row.id, CHANGED)]
 
     def spend(self, id: str) -> None:
@@ -335,12 +334,11 @@ class OneTimeAllows:
 
     def grant(self, request: Request) -> None:
         """Let the call of a request through, once; the answer is in the ledger."""
-        request.until = self._ticks() + ONCE_SECONDS
-        self._add(request.id, request.session, request.call, request.until)
+        id, request.until = request.id, self._ticks() + ONCE_SECONDS
+        self._rows[id] = Pass(
+            id, call=request.call, session=request.session, until=request.until
+        )
         self._show_mark()
-
-    def _add(self, id: str, session: str, call: str, until: float) -> None:
-        self._rows[id] = Pass(id, call=call, session=session, until=until)
 
     def spend(self, payload: ToolPayload) -> str:
         """The id of the allow that a call has just used up; empty: it has none.
@@ -396,7 +394,7 @@ class OneTimeAllows:
             timely = ticks < until <= ticks + ONCE_SECONDS
             if made and 0 <= passed < ONCE_SECONDS and timely:
                 session, call = str(entry.get("session")), str(entry.get("call"))
-                self._add(id, session, call, until)
+                self._rows[id] = Pass(id, call=call, session=session, until=until)
         self._show_mark()
 
     def _show_mark(self) -> None:

@@ -22,6 +22,7 @@ from feishuperm.lib.display import one_line
 from feishuperm.lib.language import translate
 from feishuperm.lib.secrets import mask
 from feishuperm.messages import message_of, msg, word
+from feishuperm.models.fields import list_at, text_at
 from feishuperm.models.request import GONE
 from feishuperm.services.ledger import (
     EXACT,
@@ -124,50 +125,40 @@ def _cell_width(character: str) -> int:
 
 def _row(entry: Entry, undone: bool, narrow: bool) -> tuple[str, ...]:
     """An entry in the cells of one line; a narrow one names the tool with the rest."""
-    id, tool = str(entry.get("id") or "-"), entry.get("tool")
-    rules = entry.get("rules")
-    written = ", ".join(map(str, rules)) if isinstance(rules, list) else ""
-    what = _detail(entry)
-    cells = [_decision(entry), _by(entry)]
+    id, tool = str(entry.get("id") or "-"), str(entry.get("tool") or "")
+    by = translate(word(str(entry.get("surface") or "")))
+    by = f"{by}: {entry['who']}" if entry.get("who") else by
     if narrow:
-        moment = _local_time(entry_time(entry), "%m-%d %H:%M")
-        cells = [short_id(id), *cells]
-        what = what if tool in (None, "", "Bash") else f"{tool} {what}"
-        what = f"! {what}" if entry.get("danger") else what
-        what = f"{what} => {written}" if written else what
+        form, most, cells = "%m-%d %H:%M", NARROW_CELL, [short_id(id)]
     else:
-        moment = _local_time(entry_time(entry))
-        cells = [id, str(tool or "-"), *cells]
-        what = written or what
-    most = NARROW_CELL if narrow else WIDE_CELL
+        form, most, cells = "%Y-%m-%d %H:%M:%S", WIDE_CELL, [id, tool]
+    cells += [_decision(entry), by]
     return (
-        moment,
+        _local_time(entry_time(entry), form),
         *(one_line(mask(cell or "-"), most) for cell in cells),
-        one_line(mask(_with_ends(entry, what, undone) or "-"), sys.maxsize),
+        one_line(mask(_what(entry, tool, undone, narrow) or "-"), sys.maxsize),
     )
 
 
-def _detail(entry: Entry) -> str:
-    """What it was about: a command, a path, what a pass is for."""
-    grants = entry.get("grants")
-    if entry.get("event") == "pass" and isinstance(grants, dict):
-        return str(grants.get("shown") or "")
-    return str(entry.get("detail") or "")
-
-
-def _with_ends(entry: Entry, detail: str, undone: bool) -> str:
-    if undone and entry.get("rules") and entry.get("event") != UNDO:
-        detail = f"{detail} {translate('(undone)')}"
-    if entry.get("ran"):
-        detail = f"{detail} -> {entry['ran']}"
-    if entry.get("reason"):
-        detail = f"{detail} ({entry['reason']})"
-    return detail
-
-
-def _by(entry: Entry) -> str:
-    by = translate(word(str(entry.get("surface") or "")))
-    return f"{by}: {entry['who']}" if entry.get("who") else by
+def _what(entry: Entry, tool: str, undone: bool, narrow: bool) -> str:
+    """What it was about: a command, a path, what a pass is for; and what came after."""
+    is_pass = entry.get("event") == "pass"
+    what = text_at(entry, *(("grants", "shown") if is_pass else ("detail",)))
+    written = ", ".join(map(str, list_at(entry, "rules")))
+    if not narrow:
+        what = written or what
+    else:
+        what = what if tool in ("", "Bash") else f"{tool} {what}"
+        what = f"! {what}" if entry.get("danger") else what
+        what = f"{what} => {written}" if written else what
+    ends = [
+        translate("(undone)")
+        if undone and written and entry.get("event") != UNDO
+        else "",
+        f"-> {entry['ran']}" if entry.get("ran") else "",
+        f"({entry['reason']})" if entry.get("reason") else "",
+    ]
+    return " ".join(filter(None, (what, *ends)))
 
 
 def short_id(id: str) -> str:
@@ -186,7 +177,7 @@ def _decision(entry: Entry) -> str:
     return f"{decision} (?)" if unknown else decision
 
 
-def _local_time(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+def _local_time(seconds: float, form: str) -> str:
     return time.strftime(form, time.localtime(seconds))
 
 

@@ -1,17 +1,9 @@
 """The record of decisions: JSON lines that only their key can have written.
 
-How to use it, in a process with one thread and a loop:
-
-    ledger = Ledger()
-    ledger.recover()                  # at start: closes what a crash left open
-    intent = ledger.intend(entry)     # on the disk, or OSError: then do not allow
-    ...write the rule, send the decision...
-    ledger.finish(intent, entry)      # never raises
-    ledger.note(entry)                # ends nobody decided; written with the next...
-    ledger.flush()                    # ...call of this: every 0.1 s while it is not 0,
-                                      # every second while there is a `problem`
-    ledger.state()                    # the value of `ledger` in the server's status
-    ledger.head()                     # eight characters for a card or a page
+A server calls `recover()` at its start; `intend()` before it allows anything, which is
+on the disk then, or OSError; `finish()` with the end.  `note()` is for ends that nobody
+decided: the next `flush()` writes them, which is called every 0.1 s while it returns
+anything, every second while there is a `problem`.
 
 `intend()` and `flush()` hold the thread for `QUICK` seconds at most beside the disk's
 own time.  What cannot be written (a lock held by another process, a full disk, a folder
@@ -51,7 +43,7 @@ import re
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -135,8 +127,8 @@ class Ledger:
         self.problem = ""  # why the last attempt failed
         self._clock = clock
         self._waiting: list[Entry] = []
-        self._spool = Spool(os.path.splitext(self.path)[0] + ".late")
-        self._spooled = 0  # how many of the waiting are there too
+        self._spool_path = os.path.splitext(self.path)[0] + ".late"
+        self._spooled = False  # whether anything is kept there
         self._lost = 0
         self._unsynced = False
         self._head = ""  # the last hash this process has put on the disk
@@ -216,10 +208,9 @@ class Ledger:
 
         Returns the ends of those.
         """
-        self._spool.prepare()
         if not self._waiting:
             self._waiting = self.late()
-            self._spooled = len(self._waiting)
+        self._spill()  # which takes its room while there is some
         ended = {number_of(entry, "intent") for entry in self._waiting}
         ends = []
         for intent in self.open_intents():
@@ -238,28 +229,26 @@ class Ledger:
 
     def late(self) -> list[Entry]:
         """The entries in the spool that did not reach the ledger."""
-        lines = self._spool.read()
+        lines = read_spool(self._spool_path)
         if not lines:
             return []
         key = read_key(self.key_path)
-        kept = [read_line(line, key) for line in lines]
+        kept = [row.entry for row in (read_line(x, key) for x in lines) if row.sealed]
         # Written, and then there was no time to clear the spool.
         written = {str(entry.get("late")) for entry in self.recent(DAY)}
-        entries = [row.entry for row in kept if row.entry and row.sealed]
-        return [entry for entry in entries if entry.get("late") not in written]
+        return [entry for entry in kept if entry and entry.get("late") not in written]
 
     def _spill(self) -> None:
         """Put pending entries where a kill cannot take them."""
-        try:
-            key = read_key(self.key_path)
-        except OSError:
-            return
-        entries = self._waiting[self._spooled :]
-        for entry in entries:
-            entry.setdefault("late", os.urandom(8).hex())
-        lines = [seal(key, with_marks(key, entry))[0] for entry in entries]
-        if key and lines and self._spool.add(lines):
-            self._spooled = len(self._waiting)
+
+        def lines(key: bytes) -> Iterator[bytes]:
+            for entry in self._waiting if key else ():
+                entry.setdefault("late", os.urandom(8).hex())
+                yield seal(key, with_marks(key, entry))[0]
+
+        with suppress(OSError):
+            write_spool(self._spool_path, lines(read_key(self.key_path)))
+            self._spooled = True
 
     def _backlog(self) -> list[Entry]:
         """What is to be written next; what was lost is told at the end."""
@@ -272,11 +261,11 @@ class Ledger:
         if count > len(self._waiting):
             self._lost = 0
         del self._waiting[:count]
-        self._spooled = max(0, self._spooled - count)
         self.problem = ""
         self._unsynced = not sync
-        if sync and not self._waiting:
-            self._spool.clear()
+        if sync and self._spooled and not self._waiting:
+            write_spool(self._spool_path, ())
+            self._spooled = False
 
     def _write(
         self,
@@ -292,26 +281,20 @@ class Ledger:
             size = os.fstat(fd).st_size
             last, torn = read_tail(fd, size, key)
             head = read_head(self.head_path, key)
-            gap = gap_between(head, last)
-            said: Entry = {"gap": gap} if gap else {}  # by the first line alone
-            if torn:
-                said["torn"] = hashlib.sha256(torn).hexdigest()
-            # What was there has numbers of its own, even if it is gone.
-            seq, lines, stored = max(last.seq, head.seq), [b""] if torn else [], []
             now = round(self._clock(), 3)
-            for entry in entries:
-                row = {"time": now, **with_marks(key, entry), **said}
-                if head.base != seq:
-                    row["base"] = head.base
-                said, seq = {}, seq + 1
-                row.update(seq=seq, prev=last.hash)
-                line, digest = seal(key, row)
-                lines.append(line)
-                stored.append({**row, "hash": digest})
-                last = Place(seq, digest, head.base)
-            append_lines(fd, size, lines if stored else [], sync)
+            rows = [{"time": now, **with_marks(key, entry)} for entry in entries]
+            lines, stored = chain(key, rows, last, head, torn)
+            try:
+                write_all(fd, b"".join(line + b"\n" for line in lines))
+                if sync:
+                    os.fsync(fd)
+            except OSError:
+                os.ftruncate(fd, size)  # a full disk must not leave half an entry
+                raise
+            if stored:
+                last = Place(stored[-1]["seq"], stored[-1]["hash"])
             # Without a new line, the last one becomes the head unless that hides a gap.
-            if sync and (stored or (last.seq and not gap)):
+            if sync and last.seq and (stored or not gap_between(head, last)):
                 self._head = last.hash
                 kept = last._replace(base=last.seq if sync_head else head.base)
                 self._unkept = write_head(self.head_path, key, kept)
@@ -456,66 +439,44 @@ class Ledger:
             os.close(fd)
 
 
-class Spool:
-    """Lines that the ledger cannot take now, kept where there is room for them already.
+# The spool: what the ledger cannot take now, where there is room for it already.
+
+
+def read_spool(path: str) -> list[bytes]:
+    """The lines that are kept; none if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(SPOOL_BYTES).partition(SPOOL_END)[0]
+    except OSError:
+        return []
+    return data.split(b"\n")[:-1]
+
+
+def write_spool(path: str, lines: Iterable[bytes]) -> None:
+    """Keep these lines, as many as there is room for; it never raises.
 
     A full disk has no room for another line, and a lock that another process holds
     keeps the ledger shut; a server that is killed meanwhile must not lose its entries.
-    So this file is made when a server starts, at its full length, and is overwritten
-    in place: its lines, then a zero byte.  A line is only ever added behind the others
-    or given up with all of them, so a crash at any moment leaves whole lines.  Nothing
-    here raises: it is the second best place already.
+    So the file has its full length from the start, and is overwritten in place: its
+    lines, then a zero byte.  As long as lines only join those that are there, a crash
+    at any moment leaves whole lines.
     """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._end = 0  # where the next line goes
-
-    def prepare(self) -> None:
-        """Take the room while there is some."""
-        with suppress(OSError):
-            private_dir(os.path.dirname(self.path))
-            size = os.path.getsize(self.path) if os.path.exists(self.path) else 0
-            if size < SPOOL_BYTES:
-                self._put(SPOOL_END * (SPOOL_BYTES - size), size, os.O_CREAT)
-
-    def read(self) -> list[bytes]:
-        """The lines that are kept."""
+    kept = b""
+    for line in lines:
+        if len(kept) + len(line) + 1 >= SPOOL_BYTES:
+            break
+        kept += line + b"\n"
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    with suppress(OSError):
+        private_dir(os.path.dirname(path))
+        fd = os.open(path, flags, 0o600)
         try:
-            with open(self.path, "rb") as file:
-                data = file.read(SPOOL_BYTES).partition(SPOOL_END)[0]
-        except OSError:
-            return []
-        *lines, _ = data.split(b"\n")
-        self._end = sum(len(line) + 1 for line in lines)
-        return lines
-
-    def add(self, lines: Sequence[bytes]) -> bool:
-        """Keep some more; whether there was room."""
-        data = b"\n".join([*lines, b""])
-        fits = self._end + len(data) < SPOOL_BYTES
-        if not fits or not self._put(data + SPOOL_END, self._end):
-            return False
-        self._end += len(data)
-        return True
-
-    def clear(self) -> None:
-        """Give all of them up."""
-        if self._end and self._put(SPOOL_END, 0):
-            self._end = 0
-
-    def _put(self, data: bytes, place: int, flags: int = 0) -> bool:
-        flags |= os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            fd = os.open(self.path, flags, 0o600)
-            try:
-                whole = os.pwrite(fd, data, place) == len(data)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        except OSError:
-            return False
-        return whole
+            size = max(os.fstat(fd).st_size, len(kept) + 1)
+            os.pwrite(fd, kept + SPOOL_END, 0)
+            os.pwrite(fd, SPOOL_END * (SPOOL_BYTES - size), size)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 # What an entry holds.
@@ -595,6 +556,33 @@ def seal(key: bytes, entry: Entry) -> tuple[bytes, str]:
     return body[:-1] + b', "hash": "%s"}' % digest.encode(), digest
 
 
+def chain(
+    key: bytes, rows: Sequence[Entry], last: Place, head: Place, torn: bytes
+) -> tuple[list[bytes], list[Entry]]:
+    """Rows as lines that follow from the last one, and as they are stored.
+
+    The first alone tells what is wrong with what is before it.
+    """
+    gap = gap_between(head, last)
+    said: Entry = {"gap": gap} if gap else {}
+    lines, stored = [], []
+    if torn:
+        said["torn"] = hashlib.sha256(torn).hexdigest()
+    # What was there has numbers of its own, even if it is gone.
+    seq, previous = max(last.seq, head.seq), last.hash
+    for number, row in enumerate(rows, seq + 1):
+        row = {**row, **said}
+        if head.base != number - 1:
+            row["base"] = head.base
+        row.update(seq=number, prev=previous)
+        line, previous = seal(key, row)
+        # What a crash cut off stays, on a line of its own.
+        lines.append(b"\n" + line if "torn" in said else line)
+        stored.append({**row, "hash": previous})
+        said = {}
+    return lines, stored
+
+
 def decode(line: bytes) -> Entry | None:
     """The entry in a line, None if it holds none."""
     entry = decoded(line)
@@ -647,17 +635,6 @@ def read_tail(fd: int, size: int, key: bytes) -> tuple[Place, bytes]:
             return place, torn
         likely = likely or place
     return likely or Place(), torn
-
-
-def append_lines(fd: int, size: int, lines: Sequence[bytes], sync: bool) -> None:
-    """Write lines at the end, all or none. Raises OSError."""
-    try:
-        write_all(fd, b"".join(line + b"\n" for line in lines))
-        if sync:
-            os.fsync(fd)
-    except OSError:
-        os.ftruncate(fd, size)  # a full disk must not leave half an entry
-        raise
 
 
 # The head, and the key.

@@ -74,27 +74,32 @@ def check(ledger: Ledger, head: str = "", most: int = 0) -> Report:
         reader.missing.append(msg("{} entries wait for being written", late))
     if locked:
         reader.missing.append(msg("entries cannot be written now: {}", locked))
-    return reader.report(part=begin > 0)
+    return Report(
+        reader.count,
+        reader.last.hash,
+        *(_some(reader.problems), _some(reader.missing), _some(reader.notes)),
+        reader.after,
+        begin > 0,
+    )
 
 
 def _snapshot(ledger: Ledger, key: bytes) -> tuple[int, Place, str]:
     """Size and head of one moment, and why nothing could be written in it."""
+    fd, locked = -1, ""
     try:
         fd = os.open(ledger.path, os.O_RDWR | os.O_CLOEXEC)
+        acquire(fd, WAIT)
     except FileNotFoundError:
         return 0, read_head(ledger.head_path, key), ""
     except OSError as error:
-        size = os.stat(ledger.path).st_size
-        return size, read_head(ledger.head_path, key), message_of(error)
+        held = msg("another process holds the lock")
+        locked = message_of(error) if fd < 0 else held
     try:
-        locked = ""
-        try:
-            acquire(fd, WAIT)
-        except OSError:
-            locked = msg("another process holds the lock")
-        return os.fstat(fd).st_size, read_head(ledger.head_path, key), locked
+        size = os.stat(fd if fd >= 0 else ledger.path).st_size
+        return size, read_head(ledger.head_path, key), locked
     finally:
-        os.close(fd)
+        if fd >= 0:
+            os.close(fd)
 
 
 def _lines(path: str, begin: int, size: int) -> Iterator[bytes]:
@@ -124,14 +129,14 @@ class _Reader:
         self._wanted = wanted
         self._inside = inside  # the next line follows from one that was not read
         self._number = int(inside)  # of the line
-        self._count = 0
-        self._last = Place()
+        self.count = 0
+        self.last = Place()
         self._when = self._since = 0.0  # of the last line, of the first beyond the head
         self._gap = ""  # of the last line
         self._torn: tuple[int, bytes] = (0, b"")  # a line that may be vouched for
         self._strange: tuple[int, int] = (0, 0)  # lines of no key, or another
         self._intents: dict[int, str] = {}  # sentences about those without an end
-        self._after = -1
+        self.after = -1
 
     # Line by line.
 
@@ -140,16 +145,20 @@ class _Reader:
         whole, line = line.endswith(b"\n"), line.rstrip(b"\n")
         entry, place, sealed = read_line(line, self._key)
         if whole and entry is not None and place is not None:
-            self._count += 1
+            self.count += 1
             if sealed:
                 self._settle()
                 self._judge_torn(entry.get("torn"))
                 self._follow(entry, place)
                 self._learn(entry, place)
                 self._when = entry_time(entry)
-            else:
-                self._note_strange()
-            self._last = place
+            else:  # told of with those before it
+                first, last = self._strange
+                if not first or last != self._number - 1:
+                    self._settle()
+                    first = self._number
+                self._strange = first, self._number
+            self.last = place
             return
         self._settle()
         if whole and entry is not None:
@@ -158,23 +167,16 @@ class _Reader:
             self._judge_torn()
             self._torn = self._number, line
 
-    def _note_strange(self) -> None:
-        first, last = self._strange
-        if not first or last != self._number - 1:
-            self._settle()
-            first = self._number
-        self._strange = first, self._number
-
     def _follow(self, entry: Entry, place: Place) -> None:
         """Whether this line comes after the last one."""
-        expected = self._last.seq + 1
+        expected = self.last.seq + 1
         gap = str(entry.get("gap", ""))
         if gap and gap != self._gap:  # while a head cannot be written, once is enough
             self._problem(f"line {self._number}: {_gap_sentence(gap)}")
         self._gap = gap
         is_first, self._inside = self._inside, False
         if is_first:
-            self._count = place.seq
+            self.count = place.seq
         elif place.seq > expected:
             self._problem(
                 msg(
@@ -184,7 +186,7 @@ class _Reader:
                     place.seq - 1,
                 )
             )
-        elif entry.get("prev") != self._last.hash or place.seq < expected:
+        elif entry.get("prev") != self.last.hash or place.seq < expected:
             before = msg("the start")
             if self._number > 1:
                 before = msg("line {}", self._number - 1)
@@ -194,10 +196,10 @@ class _Reader:
         """What the entry means for the report, beside being one."""
         if place.seq == self._head.seq + 1:
             self._since = entry_time(entry)
-        if self._after >= 0:
-            self._after += 1
+        if self.after >= 0:
+            self.after += 1
         elif self._wanted and place.hash.startswith(self._wanted):
-            self._after = 0
+            self.after = 0
         named = self._number, entry.get("id"), entry.get("action")
         ends = number_of(entry, "intent")
         if entry.get("event") == INTENT:
@@ -259,11 +261,11 @@ class _Reader:
                 msg("line {}: cut off, the last write did not finish", self._torn[0])
             )
         self.missing += self._intents.values()
-        gap = gap_between(self._head, self._last)
+        gap = gap_between(self._head, self.last)
         if gap:
-            self._problem(_end_sentence(gap, self._head, self._last))
-        elif self._head.seq < self._last.seq:
-            self._judge_lag(self._last.seq - self._head.seq)
+            self._problem(_end_sentence(gap, self._head, self.last))
+        elif self._head.seq < self.last.seq:
+            self._judge_lag(self.last.seq - self._head.seq)
 
     def _judge_lag(self, count: int) -> None:
         if self._when - self._since <= LAG_SECONDS:
@@ -282,17 +284,6 @@ class _Reader:
                     count,
                 )
             )
-
-    def report(self, part: bool) -> Report:
-        return Report(
-            self._count,
-            self._last.hash,
-            _some(self.problems),
-            _some(self.missing),
-            _some(self.notes),
-            self._after,
-            part,
-        )
 
     def _problem(self, sentence: str) -> None:
         if len(self.problems) <= MOST:

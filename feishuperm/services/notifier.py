@@ -12,27 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from feishuperm.channels.base import Announcement, Channel, Later, bare_ask
 from feishuperm.lib.log import log
 from feishuperm.models.ask import Notice, Outcome
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
+from feishuperm.services.request_manager import RequestManager
 
 # A person at a blocked terminal can do nothing: a card that has not left by then is
 # given up.  The first channel has eight of these seconds, its stand-in the rest.
 BLOCKED_SECONDS = 12
-
-
-class Requests(Protocol):
-    """Who is told how the showing of a request goes: `RequestManager`."""
-
-    def mark_shown(self, request: Request) -> None: ...
-
-    def mark_lost(self, request: Request) -> None: ...
-
-    def release(self, request: Request, reason: str) -> None: ...
 
 
 class Showing:
@@ -77,7 +68,9 @@ class Notifier:
         self._titles_only = titles_only
         self._showings: dict[str, Showing] = {}  # of pending requests, by id
 
-    def serve(self, requests: Requests, delay: Callable[[Request], float]) -> None:
+    def serve(
+        self, requests: RequestManager, delay: Callable[[Request], float]
+    ) -> None:
         """Whose requests these are; `delay`: seconds to think of a card again."""
         self._requests, self._card_delay = requests, delay
 
@@ -87,35 +80,37 @@ class Notifier:
         Without `push` only people who look see it, and a channel whose card is out
         watches over it.
         """
-        muted = any(c.muted() for c in self._channels if not c.passive)
-        blocks = KINDS[request.kind].blocks_terminal
+        muted = any(channel.muted() for channel in self._that_are(passive=False))
         pushing = self._pushing(request, push and not muted, not push)
         showing = Showing(request, pushing, not push)
         if pushing:
             self._showings[request.id] = showing
-        self._show(showing, [c for c in self._channels if c.passive])
+        self._show(showing, self._that_are(passive=True))
 
-        idle = blocks and not pushing
-        if push and (muted or idle) and not self.watched():
-            self._give_up(request, "muted in the chat" if muted else "nobody looks")
+        blocks = KINDS[request.kind].blocks_terminal
+        why = "nobody looks" if blocks and not pushing else ""
+        why = "muted in the chat" if muted else why
+        if push and why and not self.watched():
+            self._give_up(request, why)
         elif self._delay and not blocks:
             self._later(self._delay, partial(self._show_when_free, showing))
         else:
             self._show_when_free(showing)
 
+    def _pushing(self, request: Request, push: bool, is_back: bool) -> list[Channel]:
+        """Those that send it out, or have sent it before."""
+        wanted = push and request.kind in self._kinds
+        pushers = self._that_are(passive=False)
+        return [c for c in pushers if wanted or c.keeps(request.id, is_back)]
+
+    def _that_are(self, passive: bool) -> list[Channel]:
+        """Those that show it to people who look, or the others."""
+        return [channel for channel in self._channels if channel.passive is passive]
+
     def _give_up(self, request: Request, why: str) -> None:
         """No person will ever see it."""
         log(f"{request.id}: no surface could show it, left to the terminal: {why}")
         self._requests.release(request, why)
-
-    def _pushing(self, request: Request, push: bool, is_back: bool) -> list[Channel]:
-        """Those that send it out, or have sent it before."""
-        wanted = push and request.kind in self._kinds
-        return [
-            channel
-            for channel in self._channels
-            if not channel.passive and (wanted or channel.keeps(request.id, is_back))
-        ]
 
     def _show(self, showing: Showing, channels: Sequence[Channel]) -> None:
         for channel in channels:
@@ -131,9 +126,8 @@ class Notifier:
     def _show_when_free(self, showing: Showing) -> None:
         """Give it to those who send it out, once nothing delays its card."""
         request = showing.request
-        wait = 0.0
-        if showing.pushing and request.waits():
-            wait = self._card_delay(request)
+        waits = showing.pushing and request.waits()
+        wait = self._card_delay(request) if waits else 0.0
         if wait > 0:
             self._later(wait, partial(self._show_when_free, showing))
         else:
@@ -192,7 +186,7 @@ class Notifier:
 
     def watched(self) -> bool:
         """Whether somebody looks at a passive channel right now."""
-        return any(channel.watched() for channel in self._channels if channel.passive)
+        return any(channel.watched() for channel in self._that_are(passive=True))
 
     def _is_bare(self, channel: Channel) -> bool:
         """Whether a channel leaves this machine and may tell titles only."""
@@ -224,13 +218,12 @@ class Notifier:
 
     def look(self) -> bool:
         """Let every channel see how it is; whether one of them is still looking."""
-        looking = [channel.name for channel in self._channels if channel.look()]
-        return bool(looking)
+        return sum(channel.look() for channel in self._channels) > 0
 
     def states(self) -> list[dict[str, Any]]:
         """Name, state and detail of every channel, for `status`."""
-        names = ("name", "state", "detail")
+        rows = [(c, *c.state()) for c in self._channels]
         return [
-            {**dict(zip(names, (c.name, *c.state()))), **c.facts()}
-            for c in self._channels
+            {"name": c.name, "state": state, "detail": detail, **c.facts()}
+            for c, state, detail in rows
         ]

@@ -196,11 +196,13 @@ class Presenter:
         kind = KINDS[request.kind]
         ask = plain_ask(payload, request.id, request.project, self._language, limit)
         fields = tuple(map(_seen, kind.fields(payload.tool_input, self.say)))
+        denies = kind.expired and self._denies[request.from_agent]
+        may_extend = self._extends and not request.extended and not kind.seconds
         ask = ask._replace(
             created=request.created,
             seconds=request.seconds,
-            hold=self._may_extend(request, kind),
-            at_zero=kind.at_zero or self._at_zero(request, kind),
+            hold=may_extend and request.waits(),
+            at_zero=kind.at_zero or ("deny" if denies else "terminal"),
             facts=(*ask.facts, *self._own_facts(request)),
             actions=offers(
                 kind,
@@ -222,11 +224,6 @@ class Presenter:
             ask = self._with_rules(ask, kind, self.plan(request, payload))
         return self._with_passes(ask, request)
 
-    def _at_zero(self, request: Request, kind: Kind) -> str:
-        """What happens to a request that nobody answers in time."""
-        denies = kind.expired and self._denies[request.from_agent]
-        return "deny" if denies else "terminal"
-
     def _own_facts(self, request: Request) -> Iterator[str]:
         """Why it has less time than others; why a pass does not let it through."""
         if request.patience:
@@ -237,10 +234,6 @@ class Presenter:
             )
         if request.stale_pass:
             yield self.say(STALE_PASS, id=request.stale_pass)
-
-    def _may_extend(self, request: Request, kind: Kind) -> bool:
-        waits = request.waits() and not request.extended
-        return self._extends and waits and not kind.seconds
 
     def _with_passes(self, ask: Ask, request: Request) -> Ask:
         """The ask with what each pass would let through; or without their buttons."""
@@ -327,19 +320,14 @@ class Presenter:
         return rows
 
     def waiting(self, requests: list[Request]) -> list[tuple[str, str]]:
-        """Pending requests: the title of each, and a line about it."""
-        return [
-            (
-                self.say(KINDS[request.kind].title),
-                f"{self._line(request)} · {last_name(request.project)}",
-            )
-            for request in requests
-        ]
-
-    def _line(self, request: Request) -> str:
-        """A request and the first words of what it is about."""
-        name, detail = self.summary(request), one_line(request.detail, LINE)
-        return f"{name}: {detail}" if detail and detail not in name else name
+        """Pending requests: the title of each, and the first words of what it is."""
+        rows = []
+        for request in requests:
+            name, detail = self.summary(request), one_line(request.detail, LINE)
+            line = f"{name}: {detail}" if detail and detail not in name else name
+            line = f"{line} · {last_name(request.project)}"
+            rows.append((self.say(KINDS[request.kind].title), line))
+        return rows
 
     def summary(self, request: Request) -> str:
         """A request on one line, as people call it."""
@@ -348,8 +336,7 @@ class Presenter:
 
     def outcome(self, request: Request) -> Outcome:
         """How a request ended; it must have."""
-        row = KINDS[request.kind].action(request.action)
-        done, look, line = _action_end(row, request) if row else _other_end(request)
+        done, look, line = _end(KINDS[request.kind].action(request.action), request)
         rules = (*request.rules, *request.known_rules)
         lines = [self.say(key) for key in (line, request.note) if key]
         if request.is_given_back() and request.patience:
@@ -487,13 +474,9 @@ def remark_blocks(payload: AskPayload, say: Say) -> Iterator[Block]:
 
 
 def brief_ask(payload: AskPayload, id: str, project: str, language: str) -> Ask:
-    """The same as a card may show it."""
-    return without_secrets(fit(plain_ask(payload, id, project, language, BRIEF), BRIEF))
-
-
-def without_secrets(ask: Ask) -> Ask:
-    """The ask with its secrets masked; their place is the request's own page."""
-    return at_once(hiding(ask))
+    """The same as a card may show it: masked, of bounded size."""
+    ask = plain_ask(payload, id, project, language, BRIEF)
+    return at_once(hiding(fit(ask, BRIEF)))
 
 
 def at_once(steps: Generator[None, None, Ask]) -> Ask:
@@ -551,23 +534,17 @@ def last_paragraph(said: str) -> str:
     return one_line(end.rpartition("\n\n")[2], WORDS_SHOWN)
 
 
-def _action_end(row: Action, request: Request) -> tuple[str, str, str]:
-    """Text key, look and line of what a person did."""
-    more = request.rules or request.known_rules or request.ran
-    done = row.once if row.once and not more else row.done
-    return done, "bad" if row.message else "good", ""
-
-
-def _other_end(request: Request) -> tuple[str, str, str]:
-    """The same of what no person did."""
+def _end(row: Action | None, request: Request) -> tuple[str, str, str]:
+    """Text key, look and line of what a person did, or of what happened instead."""
+    if row is not None:
+        more = request.rules or request.known_rules or request.ran
+        done = row.once if row.once and not more else row.done
+        return done, "bad" if row.message else "good", ""
     done, line = ENDS[request.state]
-    if request.state == states.EXPIRED:
-        denied = request.decision is not None
-        done = (
-            msg("Timed out, denied automatically")
-            if denied
-            else KINDS[request.kind].lapsed
-        )
+    if request.state == states.EXPIRED and request.decision is not None:
+        done = msg("Timed out, denied automatically")
+    elif request.state == states.EXPIRED:
+        done = KINDS[request.kind].lapsed
     return done, "late", line
 
 
@@ -595,22 +572,19 @@ def read_danger(
     payload: AskPayload, project: str, changed: dict[str, Any] | None = None
 ) -> Reading:
     """What there is to notice about a call, or about what runs in its place."""
-    if changed:
-        return _read(payload, project, changed)
-    key = DANGER, project
-    if key not in payload.known:
-        payload.known[key] = _read(payload, project, payload.tool_input)
-    reading: Reading = payload.known[key]
-    return reading
-
-
-def _read(payload: AskPayload, project: str, given: dict[str, Any]) -> Reading:
-    name, home = payload.tool_name, os.path.expanduser("~")
+    known: Reading | None = None if changed else payload.known.get((DANGER, project))
+    if known is not None:
+        return known
+    name, given, home = payload.tool_name, payload.tool_input, os.path.expanduser("~")
+    given, cwd = changed or given, payload.base.cwd
     try:
-        return read_call(name, given, project, home, payload.base.cwd, mask=redact)
+        reading = read_call(name, given, project, home, cwd, mask=redact)
     except Exception as error:  # our mistake must not keep anybody waiting
         log(f"a call could not be read: {type(error).__name__}: {error}", "error")
-        return Reading(facts=(Finding("fact.unread"),))
+        reading = Reading(facts=(Finding("fact.unread"),))
+    if not changed:
+        payload.known[DANGER, project] = reading
+    return reading
 
 
 def sentences(findings: Iterable[Finding], say: Say) -> tuple[str, ...]:

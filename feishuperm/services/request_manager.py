@@ -114,7 +114,7 @@ class RequestManager:
         request.extended, request.patience = extended, patience
         request.seconds = whole
         self._requests[hook.id] = request
-        self._attach(request, waiter)
+        self._waiters[hook.id], self._ids[waiter] = waiter, hook.id
         heapq.heappush(self._deadlines, (deadline, hook.id))
         return request
 
@@ -127,20 +127,10 @@ class RequestManager:
         if not request.waits():
             self._deliver(request, waiter)
             return None
-        self._detach(request.id)
-        self._attach(request, waiter)
+        self._ids.pop(self._waiters[request.id], None)
+        self._waiters[request.id], self._ids[waiter] = waiter, request.id
         request.shown = request.shown or hook.shown in (SHOWN, HELD)
         return request
-
-    def _attach(self, request: Request, waiter: Waiter) -> None:
-        self._waiters[request.id] = waiter
-        self._ids[waiter] = request.id
-
-    def _detach(self, id: str) -> Waiter | None:
-        waiter = self._waiters.pop(id, None)
-        if waiter is not None:
-            self._ids.pop(waiter, None)
-        return waiter
 
     # Reading.
 
@@ -171,15 +161,15 @@ class RequestManager:
         decision: Decision,
         written: WriteResult | None = None,
         head: str = "",
-    ) -> Request | None:
-        """Settle by a person's answer; None when somebody was first.
+    ) -> bool:
+        """Settle by a person's answer; False when somebody was first.
 
         `row` is the button, `decision` what it became, `written` the rules it wrote and
         `head` where the ledger stands with it.
         """
         request = self._requests.get(answer.id)
         if request is None or not request.waits():
-            return None
+            return False
         request.action = row.name
         request.surface = answer.surface
         request.who = answer.who
@@ -188,8 +178,7 @@ class RequestManager:
             request.rules, request.known_rules, problem = written
             request.note = problem or request.note
         request.head = head
-        self.end(request, row.state, decision, row.reason(answer))
-        return request
+        return self.end(request, row.state, decision, row.reason(answer))
 
     def release(self, request: Request, reason: str) -> None:
         """Hand the request back to the terminal undecided."""
@@ -274,9 +263,11 @@ class RequestManager:
         request.reason = reason
         if state == states.TERMINAL:
             request.surface = "terminal"
-        waiter = self._detach(request.id)
-        if waiter is not None and hears:
-            self._deliver(request, waiter)
+        waiter = self._waiters.pop(request.id, None)
+        if waiter is not None:
+            self._ids.pop(waiter, None)
+            if hears:
+                self._deliver(request, waiter)
         # Ends are kept in the order they happened, for `recent()` and `forget()`.
         self._requests[request.id] = self._requests.pop(request.id)
         self._on_end(request)
@@ -369,6 +360,12 @@ def _is_flat(value: object, depth: int) -> bool:
 
 def ledger_entry(request: Request) -> dict[str, Any]:
     """The record of one end."""
+    lasting = {
+        "call": request.call if request.until else "",
+        "until": round(request.until, 3),
+        "pass": request.pass_id,
+        "grants": request.grants,
+    }
     return {
         "event": "request",
         "id": request.id,
@@ -387,13 +384,10 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "digest": request.digest,
         "project": request.project,
         "session": request.session,
-        **({"call": request.call} if request.until else {}),
-        **({"until": round(request.until, 3)} if request.until else {}),
-        **({"pass": request.pass_id} if request.pass_id else {}),
-        **({"grants": request.grants} if request.grants else {}),
+        **{name: value for name, value in lasting.items() if value},
         "created": round(request.created, 3),
         "ended": round(request.ended, 3),
-        **_changed(request.ran),
+        **({"ran": request.ran} if request.ran else {}),
     }
 
 
@@ -410,36 +404,31 @@ def intent_entry(
         "reason": row.reason(answer),
         "rules": list(rules),
         "denied": bool(row.message),
-        **_changed(redact(ran)),
+        **({"ran": redact(ran)} if ran else {}),
     }
-
-
-def _changed(ran: str) -> dict[str, str]:
-    """What an entry says of a command that a person changed before it ran."""
-    return {"ran": ran} if ran else {}
 
 
 def refusal_entry(request: Request | None, what: str, who: str) -> dict[str, Any]:
     """The record of something that was tried by somebody who must not."""
+    about = request or Request("", b"", "", "", 0.0)
     return {
         "event": "refused",
-        "id": request.id if request else "",
+        "id": about.id,
         "action": what,
         "who": who,
-        "tool": request.tool_name if request else "",
-        "summary": request.summary if request else "",
-        "project": request.project if request else "",
-        "session": request.session if request else "",
+        "tool": about.tool_name,
+        "summary": about.summary,
+        "project": about.project,
+        "session": about.session,
     }
 
 
 def remembered(entry: dict[str, Any]) -> Request | None:
     """The end a ledger entry tells of, or None if it tells of something else."""
     state = str(entry.get("state"))
-    if entry.get("event") != "request" or state not in states.ENDS:
-        return None
+    tells = entry.get("event") == "request" and state in states.ENDS
     try:
-        return _remembered(entry, state)
+        return _remembered(entry, state) if tells else None
     except (KeyError, TypeError, ValueError, OverflowError):  # somebody edited the file
         return None
 

@@ -165,9 +165,9 @@ class RuleWriter:
     ) -> RulePlan:
         """The rules for exactly this call; a relative path starts at `cwd`."""
         wanted = format_rules(tool_name, _absolute(tool_input, cwd or project))
-        if not wanted:
-            return RulePlan(refusal=_NO_RULE.get(tool_name, NO_EXACT))
-        refusal = next(filter(None, (_refusal(*rule) for rule in wanted)), "")
+        refusals = (_refusal(*rule) for rule in wanted)
+        without = "" if wanted else _NO_RULE.get(tool_name, NO_EXACT)
+        refusal = next(filter(None, refusals), without)
         if refusal:
             return RulePlan(refusal=refusal)
         # The form with one slash is specified, but to the client it names a file
@@ -178,16 +178,13 @@ class RuleWriter:
             if not (_in_project(tool, content) and os.path.lexists(project + content))
         ]
         rules = tuple(rule_text(*rule) for rule in kept)
-        if any(len(rule.encode()) > MAX_RULE for rule in rules):
+        if max(map(len, map(str.encode, rules)), default=0) > MAX_RULE:
             return RulePlan(refusal=TOO_LONG)
-        if os.path.isdir(project) and not _is_plain(project):
+        if not _is_plain(project):
             return RulePlan(refusal=LINKED)
-        return RulePlan(
-            rules,
-            tuple(rule for rule in kept if not _in_project(*rule)),
-            broad=not all(content for _, content in kept),
-            note=_note(kept),
-        )
+        lasting = tuple(rule for rule in kept if not _in_project(*rule))
+        is_broad = ("",) in {rule[1:] for rule in kept}
+        return RulePlan(rules, lasting, broad=is_broad, note=_note(kept))
 
     def fresh(self, project: str, plan: RulePlan) -> tuple[str, ...]:
         """Which of a plan's rules are not in the file: what an intent may name."""

@@ -15,7 +15,6 @@ chunk at a time, and of a call's input only hashes are kept.
     Reader       one transcript, for all who watch it
     Transcripts  those of all sessions
     Watcher      when they are looked at, and for which requests
-    Presence     whether a person is at a keyboard
 
 While a request is pending, the watcher looks for the words before its call, and for an
 answer that a person gave at the keyboard; once it has ended, for the result of the
@@ -42,7 +41,7 @@ from feishuperm.models.kind import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from feishuperm.models.payload import AskPayload, HookPayload
+    from feishuperm.models.payload import AskPayload
     from feishuperm.models.request import Request
     from feishuperm.services.request_manager import RequestManager
 
@@ -80,7 +79,6 @@ RESULT = b'"tool_result"'
 RESULT_IDS = re.compile(rb'"tool_use_id"\s{0,8}:\s{0,8}"([^"\\]{1,200})"')
 
 TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at
-TRANSCRIPTS_PER_LOOK = 200  # a millisecond of work, however many requests wait
 LOOK_SECONDS = 0.005  # after which the others have their look soon, not now
 SOON_SECONDS = 0.02
 # What an answer led to is looked for so long, and quickly only at first.
@@ -88,14 +86,10 @@ RESULT_SECONDS = 1800.0
 RESULT_QUICK_SECONDS = 60.0
 RESULT_SLOW_LOOK = 5.0
 RESULTS_MOST = 200  # that are looked for at a time
-RECENT_SECONDS = 60.0  # the client itself calls a keyboard idle after so long
 # A subagent's request has no dialog while its hook waits: where a person was at the
 # terminal less than so long ago, it is given back there after a few seconds.
 AT_TERMINAL_SECONDS = 120.0
 GIVEN_BACK_SECONDS = 8
-SESSIONS = 1000  # of which something is remembered
-# What the client tells when nobody has touched the keyboard.
-IDLE_NOTICES = ("permission_prompt", "idle_prompt")
 RESULT_STATES = (states.ALLOWED, states.ANSWERED, states.TERMINAL)
 
 NONE: dict[bytes, None] = {}  # of all calls that are found
@@ -379,27 +373,33 @@ def last_words(path: str | bytes) -> Words:
 
 def _words(lines: list[bytes]) -> Words:
     """The words in these lines, up to where the turn begins."""
-    said = noted = ""
-    queued = 0.0
+    found: dict[bytes, Any] = {SAID: "", NOTED: "", QUEUED: 0.0}
     for line in reversed(lines):
         if RESULT in line:
             continue
         spoken = len(line) <= MAX_SPOKEN
-        if spoken and b'"assistant"' in line and not said:
-            said = _spoken(_entry(line))
-        elif spoken and b'"last-prompt"' in line and not noted:
-            entry = part_at(decoded(line))
-            is_note = entry.get("type") == "last-prompt"
-            noted = text_at(entry, "lastPrompt").strip() if is_note else ""
-        elif spoken and b'"queue-operation"' in line and not queued:
-            queued = _queued(part_at(decoded(line)))
+        sort = next((s for s in found if spoken and not found[s] and s in line), None)
+        if sort is not None:
+            found[sort] = READ[sort](part_at(decoded(line)))
         elif b'"user"' in line and b'"tool_use"' not in line:
             entry = _entry(line)
             if _is_prompt(entry):
-                prompt = _spoken(entry) if spoken else noted
+                prompt = _spoken(entry) if spoken else found[NOTED]
                 prompted = _seconds(entry.get("timestamp"))
-                return Words(said, prompt, prompted, max(prompted, queued))
-    return Words(said, noted, typed=queued)
+                typed = max(prompted, found[QUEUED])
+                return Words(found[SAID], prompt, prompted, typed)
+    return Words(found[SAID], found[NOTED], typed=found[QUEUED])
+
+
+def _said(entry: dict[str, Any]) -> str:
+    """What Claude says in an entry."""
+    return _spoken(entry) if entry.get("type") == "assistant" else ""
+
+
+def _noted(entry: dict[str, Any]) -> str:
+    """The prompt that the client notes in an entry."""
+    is_note = entry.get("type") == "last-prompt"
+    return text_at(entry, "lastPrompt").strip() if is_note else ""
 
 
 def _queued(entry: dict[str, Any]) -> float:
@@ -408,6 +408,11 @@ def _queued(entry: dict[str, Any]) -> float:
         return 0.0
     machine = str(entry.get("content")).startswith(("<task-notification>", "<channel "))
     return 0.0 if machine else _seconds(entry.get("timestamp"))
+
+
+# By what each sort of line is found, and how it is read.
+SAID, NOTED, QUEUED = b'"assistant"', b'"last-prompt"', b'"queue-operation"'
+READ = {SAID: _said, NOTED: _noted, QUEUED: _queued}
 
 
 def _spoken(entry: dict[str, Any]) -> str:
@@ -577,51 +582,6 @@ class Timers(Protocol):
     def call_at(self, when: float, fn: Callable[[], None]) -> object: ...
 
 
-class Presence:
-    """The last signs of a person, and of nobody, as far as the client reveals them.
-
-    A prompt that was typed and a dialog that was answered are a person; the client's
-    notices say that no key was pressed for six seconds (`permission_prompt`) or a
-    minute (`idle_prompt`).  Times are the wall clock's, as those of a transcript are.
-    """
-
-    def __init__(self) -> None:
-        self._person = 0.0  # at any terminal of this user
-        self._idle: dict[str, float] = {}  # by session
-        self._answered: dict[str, float] = {}  # the same
-
-    def person(self, when: float) -> None:
-        """Somebody typed something."""
-        self._person = max(self._person, when)
-
-    def answered(self, session: str, when: float) -> None:
-        """Somebody answered a dialog of a session."""
-        self.person(when)
-        _note(self._answered, session, when)
-
-    def last_answered(self, session: str) -> float:
-        """When somebody answered a dialog of it last; 0: never, so far."""
-        return self._answered.get(session, 0.0)
-
-    def notice(self, payload: HookPayload, now: float) -> None:
-        """A notice of the client came by."""
-        if payload.fields.get("notification_type") in IDLE_NOTICES:
-            _note(self._idle, payload.session_id(), now)
-
-    def is_there(self, session: str, asked: float, now: float) -> bool:
-        """Whether a person probably looks at what was asked in a session."""
-        if self._idle.get(session, 0.0) >= asked:
-            return False
-        return abs(now - self._person) < RECENT_SECONDS
-
-
-def _note(times: dict[str, float], session: str, when: float) -> None:
-    times.pop(session, None)
-    times[session] = when
-    while len(times) > SESSIONS:
-        del times[next(iter(times))]
-
-
 class Watcher:
     """One per server; the approvals tell it of each request that begins or ends."""
 
@@ -640,7 +600,7 @@ class Watcher:
         self._watches: dict[str, Watch] = {}  # of waiting requests, by id
         self._results: dict[str, tuple[Watch, float]] = {}  # of ended ones, and since
         self._look_due = math.inf  # when transcripts are looked at next
-        self._next_look = 0
+        self._round: list[str] = []  # the ids that this round has still to look at
         self.ends_requests = True  # not any more, where the next server will
 
     def begin(self, request: Request, payload: AskPayload) -> None:
@@ -703,8 +663,8 @@ class Watcher:
 
     def _learn_result(self, request: Request) -> None:
         watch, since = self._results[request.id]
-        over = watch.check() in OVER
-        if not over and self._timers.now() - since < RESULT_SECONDS:
+        may_come = self._timers.now() - since < RESULT_SECONDS
+        if watch.check() not in OVER and may_come:
             return
         del self._results[request.id]
         watch.close()
@@ -727,22 +687,17 @@ class Watcher:
         """Look at the next few transcripts; go on while anything is watched."""
         if self._timers.now() < self._look_due:
             return  # another look was due sooner, and has taken this one's place
-        watched = [*self._watches, *self._results]
-        start = self._next_look if self._next_look < len(watched) else 0
+        self._round = self._round or [*self._watches, *self._results]
         until = self._timers.now() + LOOK_SECONDS
-        pause = TRANSCRIPT_SECONDS if self._hurries() else RESULT_SLOW_LOOK
-        self._next_look = start
-        for id in watched[start : start + TRANSCRIPTS_PER_LOOK]:
-            request = self._requests.get(id)
+        while self._round and self._timers.now() <= until:
+            request = self._requests.get(self._round.pop())
             if request is not None:
                 self._look_at(request)
-            self._next_look += 1
-            if self._timers.now() > until:
-                pause = SOON_SECONDS
-                break
         self._look_due = math.inf
-        if self._watches or self._results:
-            self._look_in(pause)
+        if self._round:
+            self._look_in(SOON_SECONDS)
+        elif self._watches or self._results:
+            self._look_in(TRANSCRIPT_SECONDS if self._hurries() else RESULT_SLOW_LOOK)
 
     def _look_at(self, request: Request) -> None:
         if request.id in self._results:

@@ -181,36 +181,31 @@ class Sessions:
     def open(self, address: str, agent: str) -> str:
         """A new session; returns the Set-Cookie header that hands it over."""
         secret = secrets.token_urlsafe(32)
-        now = self._clock()
-        row = Session(
-            secrets.token_hex(4),
-            _hash(secret),
-            now,
-            now,
-            address,
-            agent[:AGENT_CHARACTERS],
-        )
+        now, id = self._clock(), secrets.token_hex(4)
+        agent = agent[:AGENT_CHARACTERS]
+        row = Session(id, _hash(secret), now, now, address, agent)
         self._forget()
         self._rows[row.hash] = row
         while len(self._rows) > MAX_SESSIONS:
             del self._rows[min(self._rows.values(), key=lambda old: old.seen).hash]
         self._save()
-        return self._set_cookie(secret)
+        secure = "; Secure" if self._is_secure else ""
+        return (
+            f"{self.cookie_name}={secret}; Path=/; Max-Age={SESSION_SECONDS}"
+            f"; HttpOnly; SameSite=Strict{secure}"
+        )
 
     def find(self, cookies: str, address: str) -> Session | None:
         """The session of a Cookie header, now seen again; None without a good one."""
-        for secret in _values(cookies, self.cookie_name):
-            row = self._rows.get(_hash(secret))
-            if row is not None and not row.is_over(self._clock()):
-                return self._saw(row, address)
-        return None
-
-    def _saw(self, row: Session, address: str) -> Session:
         now = self._clock()
-        row = row._replace(seen=max(row.seen, now), address=address)
-        self._rows[row.hash] = row
-        if now - self._written.get(row.hash, 0.0) > SEEN_SECONDS:
-            self._save()
+        hashes = map(_hash, _values(cookies, self.cookie_name))
+        rows = filter(None, map(self._rows.get, hashes))
+        row = next((row for row in rows if not row.is_over(now)), None)
+        if row is not None:
+            row = row._replace(seen=max(row.seen, now), address=address)
+            self._rows[row.hash] = row
+            if now - self._written.get(row.hash, 0.0) > SEEN_SECONDS:
+                self._save()
         return row
 
     def all(self) -> list[Session]:
@@ -226,13 +221,6 @@ class Sessions:
         if meant:
             self._save()
         return len(meant)
-
-    def _set_cookie(self, secret: str) -> str:
-        secure = "; Secure" if self._is_secure else ""
-        return (
-            f"{self.cookie_name}={secret}; Path=/; Max-Age={SESSION_SECONDS}"
-            f"; HttpOnly; SameSite=Strict{secure}"
-        )
 
     def _forget(self) -> None:
         now = self._clock()
@@ -255,9 +243,8 @@ def _load(path: str) -> list[Session]:
     except FeishupermError as error:
         log(f"inbox sessions cannot be read: {error}", "warning")
         return []
-    if not isinstance(rows, list):
-        return []
-    return list(filter(None, map(_session, rows[-MAX_SESSIONS:])))
+    latest = rows[-MAX_SESSIONS:] if isinstance(rows, list) else []
+    return list(filter(None, map(_session, latest)))
 
 
 def _session(row: object) -> Session | None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import http.client
-import json
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -127,38 +124,6 @@ def test_delayed_card_is_not_sent_when_the_terminal_was_faster(
         served.get(f"/allow?id={id}")
         finish(late)
         assert len(feishu.cards) == 1
-
-
-def test_card_waits_for_an_empty_desk_and_the_clients_notice_says_when(
-    pyz: Path, home: Path, tmp_path: Path, feishu: FakeFeishu
-) -> None:
-    settings = {**webhook(feishu), "PERMISSION_NOTIFY_DELAY": "auto"}
-    asked = event(command="npm test")
-    use = {"type": "tool_use", "id": "toolu_1", "name": "Bash"}
-    use["input"] = asked["tool_input"]
-    now = datetime.now(timezone.utc).isoformat()
-    lines = (
-        {"type": "user", "message": {"content": "go"}, "timestamp": now},
-        {"type": "assistant", "message": {"content": [use]}},
-    )
-    path = tmp_path / "session.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with Served(pyz, home, **settings) as served:
-        hook, id = served.ask({**asked, "transcript_path": str(path)})
-        began = time.monotonic()
-        notice = {
-            "session_id": asked["session_id"],
-            "hook_event_name": "Notification",
-            "notification_type": "permission_prompt",
-            "message": "Claude needs your permission",
-        }
-        assert not feishu.cards  # somebody has typed just now
-        assert finish(served.hook(notice)) == ""
-        next_card(feishu)
-        assert time.monotonic() - began < 15  # not only since its time was over
-        assert len(feishu.cards) == 1
-        served.get(f"/deny?id={id}")
-        finish(hook)
 
 
 def test_kinds_not_asked_for_make_no_card_but_stay_in_the_inbox(

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -13,7 +12,6 @@ from feishuperm import wire
 from feishuperm.errors import ProtocolError
 from feishuperm.handlers.permission import MAX_PARTS, PermissionHandler
 from feishuperm.protocol.frames import HookRequest
-from feishuperm.services.transcript import Presence
 from tests.handlers.gates import FakeClients
 from tests.served import EVENT
 
@@ -23,7 +21,6 @@ class Parts:
 
     def __init__(self) -> None:
         self.registered: list[HookRequest] = []
-        self.presence = Presence()
         self.told: list[tuple[str, str]] = []
         self.gone: list[object] = []
 
@@ -182,16 +179,3 @@ def test_event_nobody_waits_for_goes_to_the_notices(desk: Desk) -> None:
     raw = json.dumps({**EVENT, "hook_event_name": "Stop"}).encode()
     assert desk.frame(b"N", b"\0".join((b"1", b"/srv/shop", raw))) == [(b"R", b"")]
     assert desk.parts.told == [("StopPayload", "/srv/shop")]
-
-
-def test_notice_that_nobody_types_reaches_the_desk(desk: Desk) -> None:
-    now = time.time()
-    desk.parts.presence.person(now)
-    assert desk.parts.presence.is_there(EVENT["session_id"], now, now)
-    fields = {
-        **EVENT,
-        "hook_event_name": "Notification",
-        "notification_type": "permission_prompt",
-    }
-    desk.frame(b"N", b"\0".join((b"1", b"/srv/shop", json.dumps(fields).encode())))
-    assert not desk.parts.presence.is_there(EVENT["session_id"], now, now)

@@ -21,7 +21,6 @@ from feishuperm.models.kind import KINDS, Kind
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.payload import (
     AskPayload,
-    HookPayload,
     PreToolUsePayload,
     parse_payload,
 )
@@ -214,7 +213,7 @@ class Bench:
         notifier = Notifier(
             [self.inbox, self.channel],
             read.feishuperm_notify | {"trip"},
-            max(0, read.permission_notify_delay),
+            read.permission_notify_delay,
             lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),
         )
         self.approvals = Approvals(
@@ -1115,79 +1114,6 @@ def typed(seconds_ago: float) -> str:
     return json.dumps(prompt) + "\n" + called()
 
 
-@pytest.mark.parametrize(
-    ("delay", "seconds_ago", "held"),
-    [("auto", 5.0, True), ("auto", 300.0, False), ("0", 5.0, False)],
-)
-def test_card_is_held_back_while_somebody_types(
-    tmp_path: Path, delay: str, seconds_ago: float, held: bool
-) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_text(typed(seconds_ago))
-    bench = Bench(tmp_path, PERMISSION_NOTIFY_DELAY=delay)
-    bench.ask(command="npm test", transcript_path=str(path))
-    assert len(bench.inbox.asks) == 1  # whoever looks sees it at once
-    bench.timers.turn(1.0)
-    assert (not bench.channel.asks) is held
-    bench.timers.turn(module.TYPING_SECONDS)
-    assert len(bench.channel.asks) == 1
-
-
-def test_card_is_sent_once_the_client_says_that_nobody_is_there(tmp_path: Path) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_text(typed(5.0))
-    bench = Bench(tmp_path, PERMISSION_NOTIFY_DELAY="auto")
-    bench.ask(command="npm test", transcript_path=str(path))
-    bench.timers.turn(6.0)
-    assert bench.channel.asks == []
-    notice = {**EVENT, "hook_event_name": "Notification"}
-    for kind, session in (
-        ("auth_success", EVENT["session_id"]),
-        ("permission_prompt", "another"),
-    ):
-        fields = {**notice, "notification_type": kind, "session_id": session}
-        bench.approvals.presence.notice(HookPayload(fields), 1_700_000_006.0)
-    bench.timers.turn(1.0)
-    assert bench.channel.asks == []
-    fields = {**notice, "notification_type": "permission_prompt"}
-    bench.approvals.presence.notice(HookPayload(fields), 1_700_000_007.0)
-    bench.timers.turn(1.0)
-    assert len(bench.channel.asks) == 1
-
-
-def test_card_that_was_held_back_is_not_sent_once_the_terminal_answered(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_text(typed(5.0))
-    bench = Bench(tmp_path, PERMISSION_NOTIFY_DELAY="auto")
-    bench.ask(command="npm test", transcript_path=str(path))
-    bench.settle_transcript()
-    with path.open("a") as file:
-        file.write(ran())
-    bench.timers.turn(20.0)
-    assert bench.channel.asks == []
-    assert bench.request.state == states.TERMINAL
-    # Whoever answered is there for the next one.
-    again = tmp_path / "again.jsonl"
-    again.write_text(spoken("Next.") + called())
-    id = "1700000001-0123abcd"
-    bench.ask(command="npm test", id=id, transcript_path=str(again))
-    bench.timers.turn(1.0)
-    assert bench.channel.asks == []
-
-
-def test_short_wait_is_held_back_for_a_third_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_text(typed(5.0))
-    bench = Bench(
-        tmp_path, PERMISSION_NOTIFY_DELAY="auto", PERMISSION_REQUEST_TIMEOUT="9"
-    )
-    bench.ask(command="npm test", transcript_path=str(path))
-    bench.timers.turn(3.6)
-    assert len(bench.channel.asks) == 1
-
-
 # What next.
 
 IDLE = {
@@ -1446,7 +1372,7 @@ def test_dialog_answered_after_it_was_given_back_is_a_person(tmp_path: Path) -> 
     with own.open("a") as file:
         file.write(ran())
     bench.settle_transcript()
-    assert bench.approvals.presence.last_answered(EVENT["session_id"]) > 0
+    assert bench.approvals._answered[EVENT["session_id"]] > 0
     bench.timers.turn(60.0)  # three minutes after the prompt
     event = {**EVENT, "transcript_path": str(path), "agent_id": "a1"}
     bench.bring(event, "1700000002-0123abcd")

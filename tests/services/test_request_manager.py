@@ -77,7 +77,8 @@ class Desk:
         answer = Answer(id, action, {"reason": (reason,)}, "link", "me")
         decision = KINDS["permission"].reply(row, {}, answer, partial(text, "zh"))
         assert isinstance(decision, Decision)
-        return self.manager.resolve(answer, row, decision)
+        settled = self.manager.resolve(answer, row, decision)
+        return self.manager.get(answer.id) if settled else None
 
     def end(self, state: str, hears: bool = True) -> Request | None:
         request = self.manager.get(ID)
