@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import email.utils
-import errno
 import os
 import re
 import shlex
@@ -72,9 +71,11 @@ from feishuperm.setup.claude_settings import (
 from feishuperm.setup.service import (
     background_pid,
     fetch,
+    has_address,
     is_server,
     port_of,
     run_quietly,
+    url_of,
 )
 from feishuperm.setup.status import read_gateway, settled_status
 from feishuperm.setup.steps import MAX_ARCHIVE, Manifest, digest, modified, pin_path
@@ -397,7 +398,6 @@ def asks_enough(here: DoctorContext) -> bool:
 
 
 LOOP_SECONDS = 20.0
-ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 
 
 def check_server(here: DoctorContext) -> Iterator[Finding]:
@@ -442,32 +442,28 @@ def check_http(here: DoctorContext) -> Iterator[Finding]:
     if here.status is None:
         yield warn(NO_SERVER, INSTALL)
         return
-    url, port = here.status["http"], port_of(here.status)
-    hosts = [host for host in here.settings.http_hosts() if host in LOOPBACK]
-    places = {url: "feishuperm install --callback-url URL"}
-    for host in hosts if port else ():
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        places[f"http://{place}"] = "feishuperm install --port N"
-    for place, fix in places.items():
-        try:
-            is_ours = is_health(*fetch(f"{place}/healthz", timeout=5.0))
-        except OSError as error:
-            if place != url and "[::1]" in place and error.errno in ABSENT:
-                continue  # a family that this machine does without
-            text = msg("{} does not answer: {}", place, words(error))
-            yield fail(text, fix if place == url else RESTART)
-        else:
-            text = msg("another program answers at {}", place)
-            yield ok(msg("{} answers", place)) if is_ours else fail(text, fix)
+    url, fix = here.status["http"], f"{INSTALL} --callback-url URL"
+    yield check_place(url, fix, fix)
+    port = port_of(here.status)
+    for host in here.settings.http_hosts() if port else ():
+        if host in LOOPBACK and has_address(host):  # a machine may lack a family
+            place = url_of(host, port)
+            yield check_place(place, f"{INSTALL} --port N", RESTART)
     if here.settings.feishu_webhook_url and here.settings.url_is_local():
         text = msg("a phone cannot open {}; it works on this machine only", url)
-        yield warn(text, places[url])
+        yield warn(text, fix)
 
 
-def is_health(code: int, body: str) -> bool:
-    """Whether this is what our own server answers."""
+def check_place(url: str, taken: str, silent: str) -> Finding:
+    """Whether our server answers there; what repairs another's, and silence."""
+    try:
+        code, body = fetch(f"{url}/healthz", timeout=5.0)
+    except OSError as error:
+        return fail(msg("{} does not answer: {}", url, words(error)), silent)
     answer = part_at(decoded(body))
-    return code == 200 and answer.get("ok") is True and "version" in answer
+    if code == 200 and answer.get("ok") is True and "version" in answer:
+        return ok(msg("{} answers", url))
+    return fail(msg("another program answers at {}", url), taken)
 
 
 def check_loop(here: DoctorContext) -> Iterator[Finding]:

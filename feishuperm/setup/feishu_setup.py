@@ -42,7 +42,7 @@ from feishuperm.setup.config_env import (
     ask_wait,
 )
 from feishuperm.setup.scan import Created, Scan, Screen, is_open_id
-from feishuperm.setup.service import can_listen, free_port
+from feishuperm.setup.service import can_listen, free_port, url_of
 from feishuperm.setup.status import settled_status
 from feishuperm.setup.steps import Manifest, remove_file
 
@@ -103,10 +103,6 @@ def own_hosts() -> list[str]:
     except OSError:
         named = []
     return [*hosts, *(str(row[4][0]).partition("%")[0] for row in named)]
-
-
-def url_of(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def is_out_of_reach(settings: Settings) -> bool:

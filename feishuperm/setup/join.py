@@ -224,7 +224,7 @@ class GatewayStep(Step):
 
     def __init__(self, manifest: Manifest, service: GatewayService) -> None:
         super().__init__(manifest)
-        self.path, self.content = service.path, service.content()
+        self.path, self.content = service.path, service.content
 
     def changes(self) -> list[str]:
         wanted = read_bytes(self.path) != self.content
