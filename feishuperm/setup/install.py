@@ -101,11 +101,12 @@ class Install:
             say("would {}", row)
         stale = bool(changes) or self.status is None or self.is_stale()
         if stale and not self.options.no_service:
-            say(
-                msg("would start the server")
-                if not self.status
-                else msg("would restart it")
+            how = (
+                msg("would restart it")
+                if self.status
+                else msg("would start the server")
             )
+            say(how)
         if not changes:
             say("nothing to change")
         return 0
@@ -133,48 +134,37 @@ class Install:
     def ask(self) -> None:
         """On a terminal, ask for what nothing else says."""
         if self.options.rescan:
-            self.rescan()
+            app_id = self.config.settings().feishu_app_id
+            if not app_id:
+                problem = msg("there is no app yet")
+                raise FeishupermError(problem, "feishuperm install --setup")
+            self.app.scan(app_id)
         if self.options.no_input or not can_ask():
             return
-        self.choose_language()
-        self.questions.ask(self.asks_place(), self.asks_mode(), self.asks_wait())
-        self.mode = self.mode or self.questions.mode
-
-    def rescan(self) -> None:
-        """Let a person add to the app what it lacks. Raises FeishupermError."""
-        app_id = self.config.settings().feishu_app_id
-        if not app_id:
-            raise FeishupermError(
-                msg("there is no app yet"), "feishuperm install --setup"
-            )
-        self.app.scan(app_id)
-
-    def is_first(self) -> bool:
-        """Whether nothing was asked before: a later run only does what it is told."""
-        return not self.manifest.record("program")
-
-    def asks_place(self) -> bool:
-        """Whether to ask where requests go."""
-        is_said = self.app.is_set or self.config.has(BOT[0])
-        return bool(self.options.setup or (self.is_first() and not is_said))
-
-    def asks_wait(self) -> bool:
-        """Whether to ask how long a request waits."""
-        is_said = self.options.wait or self.config.has(SECONDS)
-        return bool(self.options.setup or (self.is_first() and not is_said))
-
-    def choose_language(self) -> None:
-        """Take a new user's language from a locale that names one, and say so."""
         named = language.of_locale(self.environ)
         if named and self.is_first() and not self.config.has(language.KEY):
             self.config.new[language.KEY] = named
             say("language: English, from your locale (--lang zh changes it)")
+        self.questions.ask(*self.open_questions())
+        self.mode = self.mode or self.questions.mode
 
-    def asks_mode(self) -> bool:
-        """Whether to ask if Claude Code should ask."""
-        is_said = self.options.no_hooks or self.mode or self.options.ask_list
-        wanted = self.options.setup or self.is_first()
-        return bool(wanted and not is_said and self.needs_mode())
+    def open_questions(self) -> tuple[bool, bool, bool]:
+        """Whether to ask where requests go, what Claude Code asks, and how long."""
+        options, has = self.options, self.config.has
+        if not options.setup and not self.is_first():
+            return False, False, False  # a later run only does what it is told
+        has_place = self.app.is_set or has(BOT[0])
+        has_mode = options.no_hooks or self.mode or options.ask_list
+        has_wait = options.wait or has(SECONDS)
+        return (
+            bool(options.setup or not has_place),
+            bool(not has_mode and self.needs_mode()),
+            bool(options.setup or not has_wait),
+        )
+
+    def is_first(self) -> bool:
+        """Whether this is the first install here, or the one before died early."""
+        return not self.manifest.record("program")
 
     def try_app(self) -> None:
         """Look at a new app, and wait for a tap."""
@@ -217,9 +207,10 @@ class Install:
                 say("note: {}", service.keeps)
         for note in self.notes():
             say("note: {}", note)
+        reaches_phone = bool(self.config.settings().surfaces() - {"inbox"})
         if not self.options.no_hooks:
-            say(self.what_now(), program=program)
-        trial = "test-card" if self.reaches_phone() else "demo"
+            say(self.what_now(reaches_phone), program=program)
+        trial = "test-card" if reaches_phone else "demo"
         say(
             "to try it: {program} {trial}; if something is wrong: {program} doctor",
             program=program,
@@ -229,7 +220,7 @@ class Install:
         if folder not in self.environ.get("PATH", "").split(os.pathsep):
             say("hint: {}", f'export PATH={shlex.quote(folder)}:"$PATH"')
 
-    def what_now(self) -> str:
+    def what_now(self, reaches_phone: bool) -> str:
         """The one thing to do next, and what happens then."""
         if self.needs_mode() and not rules_of(settings_text(self.settings_path())):
             return msg(
@@ -237,7 +228,7 @@ class Install:
                 "asked before\n"
                 "it pushes, publishes or deletes: {program} install --ask-list"
             )
-        if not self.reaches_phone():
+        if not reaches_phone:
             return msg(
                 "Now open the inbox and start a new claude session. Its requests "
                 "appear\n"
@@ -250,24 +241,20 @@ class Install:
             "comes to your phone."
         )
 
-    def reaches_phone(self) -> bool:
-        return bool(self.config.settings().surfaces() - {"inbox"})
-
     def notes(self) -> Iterator[str]:
         """What does not do what the person who installs may think it does."""
-        silent = self.kinds_without_card()
+        settings = self.config.settings()
+        pushed = settings.feishuperm_notify
+        silent = ",".join(kind for kind in self.kinds_there() if kind not in pushed)
         if silent:
             yield msg("add {} to FEISHUPERM_NOTIFY to get cards for them too", silent)
-        surfaces = self.config.settings().surfaces()
-        if self.config.has_new_bot() and "webhook" not in surfaces:
+        if self.config.has_new_bot() and "webhook" not in settings.surfaces():
             yield msg("FEISHUPERM_SURFACES does not list webhook: the bot gets nothing")
         for path in () if self.options.no_hooks else self.other_hooks():
-            yield (
-                msg(
-                    "{} has feishuperm's hook in another form: where both are used, "
-                    "each request is asked twice; remove feishuperm-hook from one",
-                    path,
-                )
+            yield msg(
+                "{} has feishuperm's hook in another form: where both are used, "
+                "each request is asked twice; remove feishuperm-hook from one",
+                path,
             )
 
     def other_hooks(self) -> list[str]:
@@ -291,17 +278,15 @@ class Install:
         """What was done, and what runs now."""
         running = ""
         if service is not None:
-            running = msg(
-                " and running ({}, pid {})",
-                word(service.kind),
-                self.status_after["pid"],
-            )
+            kind, pid = word(service.kind), self.status_after["pid"]
+            running = msg(" and running ({}, pid {})", kind, pid)
         if changed:
-            say("feishuperm {} is installed{}", __version__, running)
+            done = msg("feishuperm {} is installed{}", __version__, running)
         elif self.started:
-            say("feishuperm {} is started again{}", __version__, running)
+            done = msg("feishuperm {} is started again{}", __version__, running)
         else:
-            say("feishuperm {} is up to date{}", __version__, running)
+            done = msg("feishuperm {} is up to date{}", __version__, running)
+        say(done)
 
     # The steps.
 
@@ -350,14 +335,14 @@ class Install:
         events = event_names(self.options.events)
         rows = registrations(
             settings.permission_request_timeout + settings.permission_hold,
-            [*events, *(kind for kind in self.kinds_there() if kind not in events)],
+            dict.fromkeys([*events, *self.kinds_there()]),
             self.options.supervisor,
             settings.supervisor_timeout,
             settings.supervisor_stop_timeout,
             exactly=bool(self.options.wait) or self.questions.waits,
         )
         record = self.manifest.record(f"settings:{self.settings_path()}")
-        return self.with_commands(rows, self.options.shared or is_shared(record))
+        return self.with_commands(rows, record, self.options.shared)
 
     def kinds_there(self) -> list[str]:
         """The kinds that an earlier install has registered: they wait as long."""
@@ -368,28 +353,23 @@ class Install:
         there = dict.fromkeys(row.kind for row in rows if row.kind)
         return [kind for kind in there if kind not in gone]
 
-    def kinds_without_card(self) -> str:
-        """The kinds that only the inbox shows, by their words for the setting."""
-        pushed = self.config.settings().feishuperm_notify
-        return ",".join(kind for kind in self.kinds_there() if kind not in pushed)
-
-    def other_claude_steps(self) -> list[Step]:
+    def other_claude_steps(self) -> Iterator[Step]:
         """Other files with our hooks, which have to name a program that moves."""
         own = own_commands(self.manifest.record("program"))
-        steps: list[Step] = []
         for name, record in self.manifest.records.items():
             path = record.get("path", "")
             if name != f"settings:{path}" or path == self.settings_path():
                 continue
-            rows = written_hooks(record, own)
-            hooks = self.with_commands(rows, is_shared(record))
+            hooks = self.with_commands(written_hooks(record, own), record)
             if hooks:
-                steps.append(ClaudeStep(self.manifest, path, hooks))
-        return steps
+                yield ClaudeStep(self.manifest, path, hooks)
 
     def with_commands(
-        self, rows: Iterable[Registration], shared: bool
+        self, rows: Iterable[Registration], record: Record, shared: bool = False
     ) -> list[tuple[Registration, str]]:
+        """The rows and what each runs; in a shared file, also without the program."""
+        written = record.get("commands", [])
+        shared = shared or any(unguarded(command) != command for command in written)
         command = guarded if shared else self.hook_command
         return [(row, command(row.program, row.kind)) for row in rows]
 
@@ -464,20 +444,21 @@ class Install:
             return False
         started = float(self.status["started"])
         archive = self.manifest.record("program").get("archive", "")
-        paths = (config_path(self.environ), archive)
-        return any(modified(path) > started for path in paths) or is_open(
-            self.status.get("socket", "")
-        )
+        if max(modified(config_path(self.environ)), modified(archive)) > started:
+            return True
+        try:
+            mode = os.stat(self.status.get("socket", "")).st_mode
+        except OSError:
+            return False
+        return stat.S_IMODE(mode) != 0o600  # which our server gives it
 
     def own_port(self) -> int:
         """The port the server of the earlier install listens on, 0 without one."""
         if self.status is not None:
             return port_of(self.status)
         program = self.manifest.record("service").get("program", "")
-        pid = background_pid(self.environ)
-        if is_server(pid, program):
-            return Settings(self.config.old).callback_server_port  # it is stuck
-        return 0
+        is_stuck = is_server(background_pid(self.environ), program)
+        return Settings(self.config.old).callback_server_port if is_stuck else 0
 
     # Places.
 
@@ -512,13 +493,7 @@ class Install:
 
     def needs_mode(self) -> bool:
         """Whether interactive sessions would start in a mode that asks rarely."""
-        mode = permission_mode(self.settings_path())
-        return mode in ("", "auto")
-
-
-def is_shared(record: Record) -> bool:
-    """Whether a settings file has the hooks in the form for people without it."""
-    return any(unguarded(command) != command for command in record.get("commands", []))
+        return permission_mode(self.settings_path()) in ("", "auto")
 
 
 def absolute(path: str) -> str:
@@ -530,14 +505,6 @@ def absolute(path: str) -> str:
             msg("the current folder no longer exists"),
             msg("cd to another one and retry"),
         ) from None
-
-
-def is_open(path: str) -> bool:
-    """Whether a socket has another mode than the one our server gives it."""
-    try:
-        return stat.S_IMODE(os.stat(path).st_mode) != 0o600
-    except OSError:
-        return False
 
 
 def event_names(given: str) -> list[str]:

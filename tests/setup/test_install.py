@@ -166,7 +166,7 @@ def test_hooks_in_other_projects_follow_a_program_that_moves(
     records["program"] = {"links": ["/old/bin/feishuperm-hook"]}
     for file in (path, broken, tmp_path / "gone.json"):
         records[f"settings:{file}"] = {"path": str(file)}
-    [step] = made.other_claude_steps()
+    [step] = list(made.other_claude_steps())
     assert isinstance(step, ClaudeStep)
     assert step.changes() == [f"register PermissionRequest in {path}"]
     entry["command"] = "/new/bin/feishuperm-hook"
