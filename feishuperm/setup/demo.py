@@ -33,9 +33,8 @@ from feishuperm.lib.terminal import say, show
 from feishuperm.messages import msg, word
 from feishuperm.models.fields import part_at
 from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
-from feishuperm.setup.service import fetch, running_status, tries
+from feishuperm.setup.service import START_SECONDS, fetch, running_status, tries
 
-START_SECONDS = 20.0
 WAIT_SECONDS = 600  # a person who tries a thing out reads it first
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.1
