@@ -106,6 +106,15 @@ class DoctorContext:
         self.intact = not program or digest(data) == program["sha256"]
         self.program = typed_command(next(iter(program.get("links", [])), ""), environ)
 
+    def note_date(self, reply: Reply) -> Reply:
+        self.date = reply.headers.get("date", "")
+        return reply
+
+    def channel(self, name: str) -> dict[str, Any]:
+        """What the running server says of a channel; empty if it has none."""
+        rows = (self.status or {}).get("channels", ())
+        return next((row for row in rows if row["name"] == name), {})
+
     def settings_paths(self) -> list[str]:
         """The files Claude Code reads, the strongest last."""
         paths = claude_settings(self.project, self.environ).values()
@@ -251,8 +260,8 @@ def private(path: str, mask: int, key: str, repair: str) -> Finding:
         text = msg("{} belongs to user {}", path, found.st_uid)
         return fail(text, msg("set {} to a path that is yours", key))
     if found.st_mode & mask:
-        text = msg("{} is open to others", path)
-        return fail(text, repair.format(shlex.quote(path)))
+        fix = repair.format(shlex.quote(path))
+        return fail(msg("{} is open to others", path), fix)
     return ok(msg("{}, yours alone", path))
 
 
@@ -389,8 +398,7 @@ def check_mode(here: DoctorContext) -> Iterator[Finding]:
 
 def asks_enough(here: DoctorContext) -> bool:
     """Whether sessions start in a mode in which cards come."""
-    for _ in check_settings(here):
-        pass
+    list(check_settings(here))  # reads them
     return all(result.state == OK for result in check_mode(here))
 
 
@@ -500,9 +508,9 @@ def check_feishu(here: DoctorContext) -> Iterator[Finding]:
     for name in sorted(possible - used - {"inbox"}):
         yield warn(msg("FEISHUPERM_SURFACES leaves out {}", BOTS[name]), fix)
     if settings.feishu_app_id and "app" not in possible - used:
-        api = app_of(settings, lambda reply: note_date(here, reply))
+        api = app_of(settings, here.note_date)
         fix = edit(here.config, "FEISHU_APP_ID, FEISHU_APP_SECRET")
-        if here.status is not None and not row_of(here, "app"):
+        if here.status is not None and not here.channel("app"):
             yield fail(msg("the server does not use the app yet"), RESTART)
         yield from app_findings(settings, api, here.status, fix)
     if "webhook" in used:
@@ -514,23 +522,12 @@ def check_feishu(here: DoctorContext) -> Iterator[Finding]:
         yield warn(text, "feishuperm install --setup")
 
 
-def row_of(here: DoctorContext, name: str) -> dict[str, Any]:
-    """What the running server says of a channel; empty if it has none."""
-    rows = (here.status or {}).get("channels", ())
-    return next((row for row in rows if row["name"] == name), {})
-
-
-def note_date(here: DoctorContext, reply: Reply) -> Reply:
-    here.date = reply.headers.get("date", "")
-    return reply
-
-
 def check_bot(here: DoctorContext) -> Finding:
-    def post(url: str, body: bytes) -> Reply:
-        ca_file = here.settings.feishuperm_ca_file
-        return note_date(here, post_json(url, body, ca_file=ca_file))
-
-    result = send_hello(here.settings, post)
+    ca_file = here.settings.feishuperm_ca_file
+    result = send_hello(
+        here.settings,
+        lambda url, body: here.note_date(post_json(url, body, ca_file=ca_file)),
+    )
     if result.ok:
         return ok(msg("the group bot accepted a test card"))
     text = msg("the group bot did not accept a test card: {}", result.message)
@@ -588,7 +585,7 @@ def check_joined(here: DoctorContext, url: str) -> Finding:
         return fail(msg("this machine has not joined {}", url), join)
     if here.status is None:
         return warn(NO_SERVER, INSTALL)
-    row = row_of(here, "gateway")
+    row = here.channel("gateway")
     if not row or row.get("url", url) != url:
         return fail(msg("the server does not use the gateway yet"), RESTART)
     finding = channel_finding({**row, "url": url})
