@@ -23,13 +23,7 @@ from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.lib.terminal import ask, say
 from feishuperm.messages import msg
 from feishuperm.models.settings import BY_KEY, Settings
-from feishuperm.setup.service import (
-    can_listen,
-    check_port,
-    free_port,
-    own_socket,
-    port_settings,
-)
+from feishuperm.setup import service as server
 from feishuperm.setup.steps import Manifest, Record, Step, remove_file, remove_folders
 
 USUAL = 600  # seconds that `install` offers on a terminal
@@ -116,16 +110,16 @@ class WantedConfig:
         if self.has_new_bot() and SURFACES not in self.new:
             self.new.update(self.with_surface("webhook"))
         if not self.has("PERMISSION_SOCKET_PATH"):
-            socket = own_socket(state_dir(self.environ))
+            socket = server.own_socket(state_dir(self.environ))
             self.new["PERMISSION_SOCKET_PATH"] = socket
         settings = self.settings()
         if not serves:
             return
         if self.has("CALLBACK_SERVER_PORT") or self.has("CALLBACK_SERVER_URL"):
-            return check_port(settings, own_port)
+            return server.check_port(settings, own_port)
         port, hosts = settings.callback_server_port, settings.http_hosts()
-        if not can_listen(hosts, 0 if port == own_port else port):
-            self.new.update(port_settings(free_port(hosts)))
+        if not server.can_listen(hosts, 0 if port == own_port else port):
+            self.new.update(server.port_settings(server.free_port(hosts)))
 
 
 def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, str]:
@@ -137,7 +131,7 @@ def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, st
     if options.wait:
         asked.update(wait_settings(options.wait))
     if options.port and "CALLBACK_SERVER_URL" not in asked:
-        asked.update(port_settings(options.port))
+        asked.update(server.port_settings(options.port))
     return asked
 
 

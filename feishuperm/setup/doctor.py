@@ -52,31 +52,10 @@ from feishuperm.models.settings import BY_KEY, LOOPBACK, Settings, parse_setting
 from feishuperm.services.history import pad
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import READ, check
-from feishuperm.setup.checks import (
-    BOT_OPTIONS,
-    BOTS,
-    app_findings,
-    channel_finding,
-    edit,
-    send_hello,
-)
-from feishuperm.setup.claude_settings import (
-    DEFAULT_MODE,
-    HOOK_SLACK,
-    Hook,
-    find_hooks,
-    rules_of,
-    unguarded,
-)
-from feishuperm.setup.service import (
-    background_pid,
-    fetch,
-    has_address,
-    is_server,
-    port_of,
-    run_quietly,
-    url_of,
-)
+from feishuperm.setup import checks
+from feishuperm.setup import claude_settings as claude
+from feishuperm.setup import service as server
+from feishuperm.setup.checks import edit
 from feishuperm.setup.status import read_gateway, settled_status
 from feishuperm.setup.steps import MAX_ARCHIVE, Manifest, digest, modified, pin_path
 
@@ -154,7 +133,7 @@ def check_python(here: DoctorContext) -> Iterator[Finding]:
         yield warn(msg("no Python is pinned: the hook uses the one in PATH"), INSTALL)
         return
     python = os.fsdecode(data).rstrip("\n")
-    if run_quietly([python, "-I", "-S", "-c", IS_NEW_ENOUGH]) == 0:
+    if server.run_quietly([python, "-I", "-S", "-c", IS_NEW_ENOUGH]) == 0:
         yield ok(python)
     else:
         # By the Python this runs on: the pinned one would be the one to start it.
@@ -313,12 +292,12 @@ def check_settings(here: DoctorContext) -> Iterator[Finding]:
         yield ok(", ".join(filter(os.path.exists, paths)) or msg("none yet"))
 
 
-def permission_hooks(here: DoctorContext) -> list[tuple[str, Hook]]:
+def permission_hooks(here: DoctorContext) -> list[tuple[str, claude.Hook]]:
     """Each of our hooks that asks for permission, and the file it is in."""
     return [
         (path, hook)
         for path, text in here.texts.items()
-        for hook in find_hooks(text)
+        for hook in claude.find_hooks(text)
         if hook.event == "PermissionRequest"
     ]
 
@@ -341,9 +320,9 @@ def check_hooks(here: DoctorContext) -> Iterator[Finding]:
         yield warn(text, edit(path, msg("remove feishuperm-hook")))
 
 
-def check_hook(here: DoctorContext, path: str, hook: Hook) -> Finding:
+def check_hook(here: DoctorContext, path: str, hook: claude.Hook) -> Finding:
     """One entry: can it run, does it wait long enough, for every tool."""
-    least = here.settings.permission_request_timeout + HOOK_SLACK
+    least = here.settings.permission_request_timeout + claude.HOOK_SLACK
     read = least + here.settings.permission_hold  # while somebody is reading
     missing = missing_program(str(hook.entry["command"]), here.environ)
     timeout = hook.entry.get("timeout", 600.0)
@@ -362,7 +341,7 @@ def check_hook(here: DoctorContext, path: str, hook: Hook) -> Finding:
 
 def missing_program(command: str, environ: Mapping[str, str]) -> str:
     """The program a hook command starts, if it is not there; empty if it is."""
-    words = shlex.split(unguarded(command))
+    words = shlex.split(claude.unguarded(command))
     path = environ.get("PATH", os.defpath)
     while "=" in words[0].partition("/")[0]:
         name, _, value = words.pop(0).partition("=")
@@ -375,9 +354,9 @@ def missing_program(command: str, environ: Mapping[str, str]) -> str:
 
 def check_mode(here: DoctorContext) -> Iterator[Finding]:
     mode, fix = "auto", "feishuperm install --ask-list"
-    rules = [rule for text in here.texts.values() for rule in rules_of(text)]
+    rules = [rule for text in here.texts.values() for rule in claude.rules_of(text)]
     for number, (path, text) in enumerate(here.texts.items()):
-        value = editor.get_value(text, DEFAULT_MODE)
+        value = editor.get_value(text, claude.DEFAULT_MODE)
         if isinstance(value, str):
             mode = value
             if number:  # a project's wins over the user's, which `install` sets
@@ -412,9 +391,9 @@ def check_server(here: DoctorContext) -> Iterator[Finding]:
     try:
         here.status = settled_status()
     except NotRunningError as error:
-        pid = background_pid(here.environ)
+        pid = server.background_pid(here.environ)
         program = here.manifest.record("service").get("program", "-")
-        if is_server(pid, program):
+        if server.is_server(pid, program):
             yield fail(msg("{}, though process {} is there", error, pid), RESTART)
         else:
             yield fail(message_of(error), INSTALL)
@@ -452,10 +431,10 @@ def check_http(here: DoctorContext) -> Iterator[Finding]:
         return
     url, fix = here.status["http"], f"{INSTALL} --callback-url URL"
     yield check_place(url, fix, fix)
-    port = port_of(here.status)
+    port = server.port_of(here.status)
     for host in here.settings.http_hosts() if port else ():
-        if host in LOOPBACK and has_address(host):  # a machine may lack a family
-            place = url_of(host, port)
+        if host in LOOPBACK and server.has_address(host):  # a machine may lack a family
+            place = server.url_of(host, port)
             yield check_place(place, f"{INSTALL} --port N", RESTART)
     if here.settings.feishu_webhook_url and here.settings.url_is_local():
         text = msg("a phone cannot open {}; it works on this machine only", url)
@@ -465,7 +444,7 @@ def check_http(here: DoctorContext) -> Iterator[Finding]:
 def check_place(url: str, taken: str, silent: str) -> Finding:
     """Whether our server answers there; what repairs another's, and silence."""
     try:
-        code, body = fetch(f"{url}/healthz", timeout=5.0)
+        code, body = server.fetch(f"{url}/healthz", timeout=5.0)
     except OSError as error:
         return fail(msg("{} does not answer: {}", url, words(error)), silent)
     answer = part_at(decoded(body))
@@ -506,13 +485,13 @@ def check_feishu(here: DoctorContext) -> Iterator[Finding]:
     used, possible = settings.surfaces(), settings.possible_surfaces()
     fix = edit(here.config, "FEISHUPERM_SURFACES")
     for name in sorted(possible - used - {"inbox"}):
-        yield warn(msg("FEISHUPERM_SURFACES leaves out {}", BOTS[name]), fix)
+        yield warn(msg("FEISHUPERM_SURFACES leaves out {}", checks.BOTS[name]), fix)
     if settings.feishu_app_id and "app" not in possible - used:
         api = app_of(settings, here.note_date)
         fix = edit(here.config, "FEISHU_APP_ID, FEISHU_APP_SECRET")
         if here.status is not None and not here.channel("app"):
             yield fail(msg("the server does not use the app yet"), RESTART)
-        yield from app_findings(settings, api, here.status, fix)
+        yield from checks.app_findings(settings, api, here.status, fix)
     if "webhook" in used:
         yield check_bot(here)
     if used == {"gateway", "inbox"}:
@@ -524,7 +503,7 @@ def check_feishu(here: DoctorContext) -> Iterator[Finding]:
 
 def check_bot(here: DoctorContext) -> Finding:
     ca_file = here.settings.feishuperm_ca_file
-    result = send_hello(
+    result = checks.send_hello(
         here.settings,
         lambda url, body: here.note_date(post_json(url, body, ca_file=ca_file)),
     )
@@ -539,7 +518,7 @@ def check_bot(here: DoctorContext) -> Finding:
     key = "FEISHU_WEBHOOK_SECRET" if signs else "FEISHU_WEBHOOK_URL"
     if here.environ.get(key):  # it wins over whatever `install` keeps
         return fail(text, msg("correct it in the environment: {}", key))
-    return fail(text, f"{INSTALL} {'--secret TEXT' if signs else BOT_OPTIONS}")
+    return fail(text, f"{INSTALL} {'--secret TEXT' if signs else checks.BOT_OPTIONS}")
 
 
 def check_clock(here: DoctorContext) -> Iterator[Finding]:
@@ -588,7 +567,7 @@ def check_joined(here: DoctorContext, url: str) -> Finding:
     row = here.channel("gateway")
     if not row or row.get("url", url) != url:
         return fail(msg("the server does not use the gateway yet"), RESTART)
-    finding = channel_finding({**row, "url": url})
+    finding = checks.channel_finding({**row, "url": url})
     if finding.state != OK:
         return finding
     if row.get("detail"):

@@ -26,14 +26,8 @@ from feishuperm.lib.post import call
 from feishuperm.lib.terminal import ask, complain, say, show
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
-from feishuperm.setup.checks import (
-    app_findings,
-    app_owner,
-    await_tap,
-    bot_id,
-    edit,
-    send_hello,
-)
+from feishuperm.setup import checks
+from feishuperm.setup.checks import edit
 from feishuperm.setup.claude_settings import RULES, listing
 from feishuperm.setup.config_env import (
     BOT,
@@ -191,7 +185,7 @@ class BotQuestions:
         """
         self.offer_addresses()
         new = self.config.new
-        while not (result := send_hello(self.config.settings())).ok:
+        while not (result := checks.send_hello(self.config.settings())).ok:
             say("Feishu did not accept the test card: {}", result.message)
             secret = _hidden(AGAIN) if result.code == feishu.BAD_SIGN else ""
             if not secret:
@@ -341,9 +335,9 @@ class AppSetup:
         """
         settings = self.config.settings()
         api = app_of(settings)
-        if self.has_people() and bot_id(api) not in settings.feishu_owner_id:
+        if self.has_people() and checks.bot_id(api) not in settings.feishu_owner_id:
             return
-        owner = app_owner(api)
+        owner = checks.app_owner(api)
         if asks or not owner:
             usual = msg("{}, the app's owner", owner) if owner else msg("later")
             prompt = translate("Your open_id, ou_... [{}]: ", usual)
@@ -374,7 +368,7 @@ class AppSetup:
         settings = self.config.settings()
         status = settled_status(socket, CONNECT_SECONDS)
         by_hand = edit(config_path(self.manifest.environ))
-        found = app_findings(settings, app_of(settings), status, by_hand)
+        found = checks.app_findings(settings, app_of(settings), status, by_hand)
         for state, text, fix in found:
             if state != OK:
                 words = [translate(part) for part in (word(state), text, fix)]
@@ -385,7 +379,7 @@ class AppSetup:
         """A card to the owner; their tap proves the whole way, and that it is them."""
         say("A card is on its way to you in Feishu: tap a button (Ctrl-C: later).")
         try:
-            tap = await_tap(socket, seconds)
+            tap = checks.await_tap(socket, seconds)
         except KeyboardInterrupt:
             say("later: {} test-card", self.command())
             return

@@ -26,37 +26,11 @@ from feishuperm.messages import msg, word
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.names import SUPERVISOR_PROGRAM
 from feishuperm.models.settings import Settings
+from feishuperm.setup import claude_settings as claude
+from feishuperm.setup import service as server
 from feishuperm.setup.checks import BOT_OPTIONS, send_hello
-from feishuperm.setup.claude_settings import (
-    DEFAULT_MODE,
-    KIND_EVENTS,
-    RULES,
-    ClaudeStep,
-    Registration,
-    asking_commands,
-    guarded,
-    permission_mode,
-    registrations,
-    rules_of,
-    settings_text,
-    unguarded,
-    written_hooks,
-)
 from feishuperm.setup.config_env import BOT, SECONDS, ConfigStep, WantedConfig
 from feishuperm.setup.feishu_setup import AppSetup, Questions, tell_out_of_reach
-from feishuperm.setup.service import (
-    SERVICE_MANAGERS,
-    Service,
-    ServiceStep,
-    background_pid,
-    choose_service,
-    hand_over,
-    is_server,
-    port_of,
-    recorded_service,
-    running_status,
-    wait_until_running,
-)
 from feishuperm.setup.status import inbox_link
 from feishuperm.setup.steps import (
     Manifest,
@@ -83,10 +57,10 @@ class Install:
         # socket is somebody's own and stays.
         self.socket = ""  # where the running server was met; empty: where it should
         named = self.config.has("PERMISSION_SOCKET_PATH")
-        self.status = running_status() if named else None
+        self.status = server.running_status() if named else None
         recorded = self.manifest.record("service").get("socket", "")
         if self.status is None and recorded:
-            self.socket, self.status = recorded, running_status(recorded)
+            self.socket, self.status = recorded, server.running_status(recorded)
         command = partial(self.command, "feishuperm")
         self.app = AppSetup(self.config, self.manifest, options, command)
         self.questions = Questions(self.config, self.app, self.own_port)
@@ -198,7 +172,7 @@ class Install:
             again = f"{self.command('feishuperm')} test-card"
             warn("the bot is saved anyway; once that is fixed: {}", again)
 
-    def tell(self, service: Service | None) -> None:
+    def tell(self, service: server.Service | None) -> None:
         """Where the inbox is, what is odd, and what to do now."""
         program = self.command("feishuperm")
         if service is not None:
@@ -222,7 +196,9 @@ class Install:
 
     def what_now(self, reaches_phone: bool) -> str:
         """The one thing to do next, and what happens then."""
-        if self.needs_mode() and not rules_of(settings_text(self.settings_path())):
+        if self.needs_mode() and not claude.rules_of(
+            claude.settings_text(self.settings_path())
+        ):
             return msg(
                 "Now start a new claude session. In auto mode it rarely asks; to be "
                 "asked before\n"
@@ -267,14 +243,14 @@ class Install:
         if not self.options.project:
             records = self.manifest.records
             paths += [name[9:] for name in records if name.startswith("settings:")]
-        asking = asking_commands(own)
+        asking = claude.asking_commands(own)
         return [
             path
             for path in dict.fromkeys(paths)
-            if path != own and asking_commands(path) - asking
+            if path != own and claude.asking_commands(path) - asking
         ]
 
-    def conclude(self, changed: bool, service: Service | None) -> None:
+    def conclude(self, changed: bool, service: server.Service | None) -> None:
         """What was done, and what runs now."""
         running = ""
         if service is not None:
@@ -308,32 +284,32 @@ class Install:
         steps.append(ConfigStep(manifest, self.config.new))
         if not options.no_service:
             socket = settings.permission_socket_path
-            steps.append(ServiceStep(manifest, self.service(), socket))
+            steps.append(server.ServiceStep(manifest, self.service(), socket))
         return steps
 
-    def claude_step(self, settings: Settings) -> ClaudeStep:
+    def claude_step(self, settings: Settings) -> claude.ClaudeStep:
         options, cap = self.options, ("env", CAP_VARIABLE)
         needs_cap = wanted_cap(settings.supervisor_max_iterations)
         gone = event_names(options.no_events)
         if options.no_supervisor:
             gone.append(SUPERVISOR_PROGRAM)
-        return ClaudeStep(
+        return claude.ClaudeStep(
             self.manifest,
             self.settings_path(),
             self.hooks(settings),
-            values={DEFAULT_MODE: self.mode} if self.mode else {},
+            values={claude.DEFAULT_MODE: self.mode} if self.mode else {},
             absent={cap: needs_cap} if options.supervisor else {},
-            rules=RULES if options.ask_list or self.questions.wants_list else (),
+            rules=claude.RULES if options.ask_list or self.questions.wants_list else (),
             away=gone,
             away_values=(cap,) if options.no_supervisor else (),
             away_rules=options.no_ask_list,
             brief=self.questions.wants_list,
         )
 
-    def hooks(self, settings: Settings) -> list[tuple[Registration, str]]:
+    def hooks(self, settings: Settings) -> list[tuple[claude.Registration, str]]:
         """The entries for Claude Code's settings, with their commands."""
         events = event_names(self.options.events)
-        rows = registrations(
+        rows = claude.registrations(
             settings.permission_request_timeout + settings.permission_hold,
             dict.fromkeys([*events, *self.kinds_there()]),
             self.options.supervisor,
@@ -348,7 +324,7 @@ class Install:
         """The kinds that an earlier install has registered: they wait as long."""
         record = self.manifest.record(f"settings:{self.settings_path()}")
         own = own_commands(self.manifest.record("program"))
-        rows = written_hooks(record, own) if record else []
+        rows = claude.written_hooks(record, own) if record else []
         gone = event_names(self.options.no_events)
         there = dict.fromkeys(row.kind for row in rows if row.kind)
         return [kind for kind in there if kind not in gone]
@@ -360,41 +336,45 @@ class Install:
             path = record.get("path", "")
             if name != f"settings:{path}" or path == self.settings_path():
                 continue
-            hooks = self.with_commands(written_hooks(record, own), record)
+            hooks = self.with_commands(claude.written_hooks(record, own), record)
             if hooks:
-                yield ClaudeStep(self.manifest, path, hooks)
+                yield claude.ClaudeStep(self.manifest, path, hooks)
 
     def with_commands(
-        self, rows: Iterable[Registration], record: Record, shared: bool = False
-    ) -> list[tuple[Registration, str]]:
+        self, rows: Iterable[claude.Registration], record: Record, shared: bool = False
+    ) -> list[tuple[claude.Registration, str]]:
         """The rows and what each runs; in a shared file, also without the program."""
         written = record.get("commands", [])
-        shared = shared or any(unguarded(command) != command for command in written)
-        command = guarded if shared else self.hook_command
+        shared = shared or any(
+            claude.unguarded(command) != command for command in written
+        )
+        command = claude.guarded if shared else self.hook_command
         return [(row, command(row.program, row.kind)) for row in rows]
 
-    def service(self) -> Service:
+    def service(self) -> server.Service:
         """How to keep the server running. Raises where that cannot work."""
         program = self.link("feishuperm")
         if not self.options.service:
-            return choose_service(program, self.environ)
-        service = SERVICE_MANAGERS[self.options.service](program, self.environ)
+            return server.choose_service(program, self.environ)
+        service = server.SERVICE_MANAGERS[self.options.service](program, self.environ)
         service.must_work()
         return service
 
     # The server.
 
-    def apply(self, steps: list[Step], changes: dict[str, list[str]]) -> Service | None:
+    def apply(
+        self, steps: list[Step], changes: dict[str, list[str]]
+    ) -> server.Service | None:
         """Make the changes; the server is restarted only for those it must notice.
 
         What Feishu says of an app is asked by a server that has just started.
         """
-        kinds = (ProgramStep.name, ConfigStep.name, ServiceStep.name)
+        kinds = (ProgramStep.name, ConfigStep.name, server.ServiceStep.name)
         noticed = any(changes.get(name) for name in kinds) or self.is_stale()
         noticed = noticed or self.app.is_new
         before = self.manifest.record("service")
         for step in steps:
-            if not isinstance(step, ServiceStep):
+            if not isinstance(step, server.ServiceStep):
                 step.apply()
                 continue
             try:
@@ -405,31 +385,31 @@ class Install:
             return step.service
         return None
 
-    def start(self, step: ServiceStep, restart: bool) -> None:
+    def start(self, step: server.ServiceStep, restart: bool) -> None:
         """Let the server of before give way to the new one."""
         if restart and self.status is not None:
-            waiting = hand_over(self.socket)
+            waiting = server.hand_over(self.socket)
             if waiting:
                 say("  {}", waiting)
         step.apply()
         if restart:
             self.started = True
             step.service.start()
-        self.status_after = wait_until_running()
+        self.status_after = server.wait_until_running()
 
     def bring_back(self, record: Record) -> None:
         """Let the server of before run again, since the new one does not come."""
-        if not record or self.status is None or running_status() is not None:
+        if not record or self.status is None or server.running_status() is not None:
             return
-        service = recorded_service(record, self.environ)
+        service = server.recorded_service(record, self.environ)
         if not os.path.exists(service.program):  # it has moved
-            service = SERVICE_MANAGERS[service.kind](
+            service = server.SERVICE_MANAGERS[service.kind](
                 self.link("feishuperm"), self.environ
             )
         try:
-            ServiceStep(self.manifest, service, record["socket"]).apply()
+            server.ServiceStep(self.manifest, service, record["socket"]).apply()
             service.start()
-            wait_until_running()
+            server.wait_until_running()
         except FeishupermError as error:
             warn("the previous server does not start either: {}", error)
         else:
@@ -455,9 +435,9 @@ class Install:
     def own_port(self) -> int:
         """The port the server of the earlier install listens on, 0 without one."""
         if self.status is not None:
-            return port_of(self.status)
+            return server.port_of(self.status)
         program = self.manifest.record("service").get("program", "")
-        is_stuck = is_server(background_pid(self.environ), program)
+        is_stuck = server.is_server(server.background_pid(self.environ), program)
         return Settings(self.config.old).callback_server_port if is_stuck else 0
 
     # Places.
@@ -493,7 +473,7 @@ class Install:
 
     def needs_mode(self) -> bool:
         """Whether interactive sessions would start in a mode that asks rarely."""
-        return permission_mode(self.settings_path()) in ("", "auto")
+        return claude.permission_mode(self.settings_path()) in ("", "auto")
 
 
 def absolute(path: str) -> str:
@@ -510,7 +490,7 @@ def absolute(path: str) -> str:
 def event_names(given: str) -> list[str]:
     """The events of a comma list. Raises UsageError for one Claude Code never sends."""
     names = [name.strip() for name in given.split(",") if name.strip()]
-    events = (*KIND_EVENTS, *HOOK_EVENTS)
+    events = (*claude.KIND_EVENTS, *HOOK_EVENTS)
     for name in names:
         if name not in events:
             near = difflib.get_close_matches(name, events, 1)

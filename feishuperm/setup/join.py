@@ -27,19 +27,12 @@ from feishuperm.lib.terminal import say, warn
 from feishuperm.messages import msg
 from feishuperm.models.settings import BY_KEY, host_is_local, parse_setting, url_host
 from feishuperm.protocol.machine import MachineWire
+from feishuperm.setup import service as server
 from feishuperm.setup.config_env import (
     ConfigStep,
     WantedConfig,
     drop_keys,
     merge_config,
-)
-from feishuperm.setup.service import (
-    START_SECONDS,
-    Run,
-    ServiceStep,
-    SystemdService,
-    run_quietly,
-    tries,
 )
 from feishuperm.setup.steps import (
     Manifest,
@@ -213,13 +206,13 @@ def _user() -> str:
 # and registers nothing in anybody's Claude Code.
 
 
-class GatewayService(SystemdService):
+class GatewayService(server.SystemdService):
     """The unit of a gateway."""
 
     unit, role = "feishuperm-gateway.service", "gateway"
 
 
-class GatewayStep(ServiceStep):
+class GatewayStep(server.ServiceStep):
     """Its unit file."""
 
     name = "gateway"
@@ -232,7 +225,10 @@ class GatewayInstall:
     """One run of the command; all that can be refused is refused before a change."""
 
     def __init__(
-        self, options: Namespace, environ: Mapping[str, str], run: Run = run_quietly
+        self,
+        options: Namespace,
+        environ: Mapping[str, str],
+        run: server.Run = server.run_quietly,
     ) -> None:
         self.manifest = Manifest(environ)
         self._config = WantedConfig(options, environ)
@@ -254,7 +250,7 @@ class GatewayInstall:
         for row in changes:
             say("  {}", row)
         self._service.start()
-        for _ in tries(START_SECONDS):
+        for _ in server.tries(server.START_SECONDS):
             if is_listening(self._socket):
                 say("feishuperm {}: the gateway runs", __version__)
                 say(self._service.keeps)
@@ -289,7 +285,7 @@ class GatewayInstall:
         ]
 
 
-def undo_gateway(record: Record, run: Run = run_quietly) -> list[str]:
+def undo_gateway(record: Record, run: server.Run = server.run_quietly) -> list[str]:
     """Stop the gateway and remove its unit."""
     GatewayService("", {}, run).stop()
     remove_file(record.get("path", ""))
