@@ -100,7 +100,7 @@ class Pairing:
             self._expect("hello")
             self._wire.send("join", name=name, user=_user(), owner=owner)
             self._show(self._expect("code", self._read_code))
-            own = self._expect("joined", self._read_joined)
+            own: Enrolment = self._expect("joined", self._read_joined)
             if not agree(own):
                 raise FeishupermError(msg("not joined: nothing was stored"))
             enrolment.save_coming(own)
