@@ -104,15 +104,11 @@ def replace_link(path: str, target: str) -> None:
 def check_writable(path: str) -> None:
     """Raise FileError if a file cannot be replaced; asked before anything changes."""
     target = os.path.realpath(path)
-    while not os.path.lexists(target):
-        target = os.path.dirname(target)
-    place = target
-    if not os.path.isdir(target) or target == os.path.realpath(path):
-        place = os.path.dirname(target)
-        if not os.stat(target).st_mode & stat.S_IWUSR:
-            raise failure(
-                "cannot write {}: {}", path, ValueError(msg("it is read-only"))
-            )
+    place = os.path.dirname(target)
+    if os.path.lexists(target) and not os.stat(target).st_mode & stat.S_IWUSR:
+        raise failure("cannot write {}: {}", path, ValueError(msg("it is read-only")))
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
     if not os.access(place, os.W_OK) or not os.stat(place).st_mode & stat.S_IWUSR:
         raise FileError(msg("cannot write {}: its folder {} is read-only", path, place))
 
