@@ -47,8 +47,6 @@ FLAGS = {
     "--dry-run": msg("only say what would be done"),
 }
 
-CONTRARY = {"supervisor": "no_supervisor", "ask_list": "no_ask_list"}
-
 
 def main(args: list[str]) -> int:
     options = parser().parse_args(args)
@@ -68,13 +66,11 @@ def main(args: list[str]) -> int:
 
 
 def _check(options: Namespace) -> None:
-    for name, other in CONTRARY.items():
-        if getattr(options, name) and getattr(options, other):
-            raise UsageError(
-                msg("--{} and --{} contradict each other", name, other).replace(
-                    "_", "-"
-                )
-            )
+    for name in ("supervisor", "ask-list"):
+        flag = name.replace("-", "_")
+        if getattr(options, flag) and getattr(options, f"no_{flag}"):
+            both = name, f"no-{name}"
+            raise UsageError(msg("--{} and --{} contradict each other", *both))
     if options.shared and not options.project:
         raise UsageError(msg("--shared needs --project"), "feishuperm install --help")
     if not archive_path():
@@ -91,11 +87,8 @@ def parser() -> ArgumentParser:
     """The arguments."""
     made = ArgumentParser("install", EPILOG)
     add = made.add_argument
-    add(
-        "--prefix",
-        metavar="DIR",
-        help=msg("where share/ and bin/ are (default: ~/.local)"),
-    )
+    prefix = msg("where share/ and bin/ are (default: ~/.local)")
+    add("--prefix", metavar="DIR", help=prefix)
     more = msg(
         "extra events: notify (Stop, Notification, ...) or ask you (next, denied, form)"
     )
@@ -104,11 +97,8 @@ def parser() -> ArgumentParser:
     fewer = msg("events to unregister")
     add("--no-events", metavar="LIST", default="", help=fewer)
     add("--permission-mode", choices=("default",), help=mode)
-    add(
-        "--service",
-        choices=tuple(SERVICE_MANAGERS),
-        help=msg("how to keep the server running"),
-    )
+    keep = msg("how to keep the server running")
+    add("--service", choices=tuple(SERVICE_MANAGERS), help=keep)
     add("--webhook", metavar="URL", help=msg("the Feishu group bot"))
     add("--secret", metavar="TEXT", help=msg("its signing secret"))
     add("--qr", metavar="FILE", help=msg("write the QR code to this SVG file"))

@@ -28,19 +28,12 @@ def main(args: list[str]) -> int:
     """Pair, store, and let the server know."""
     parser = ArgumentParser("join", EPILOG)
     parser.add_argument("url", metavar="URL", help="https://perm.example.com")
-    parser.add_argument(
-        "--name",
-        default="",
-        help=msg("name shown for this machine (default: host name)"),
-    )
-    parser.add_argument(
-        "--owner", default="", help=msg("e-mail or open_id of the person to ask")
-    )
-    parser.add_argument(
-        "--allow-http",
-        action="store_true",
-        help=msg("allow unencrypted http, at your own risk"),
-    )
+    name = msg("name shown for this machine (default: host name)")
+    parser.add_argument("--name", default="", help=name)
+    owner = msg("e-mail or open_id of the person to ask")
+    parser.add_argument("--owner", default="", help=owner)
+    risk = msg("allow unencrypted http, at your own risk")
+    parser.add_argument("--allow-http", action="store_true", help=risk)
     options = parser.parse_args(args)
     require_outside(os.environ)  # who owns the gateway answers for this machine
     settings = load_settings()

@@ -29,9 +29,7 @@ def main(args: list[str]) -> int:
             advise(settings, addresses())
         say("A card is on its way: tap its button within {} seconds.", seconds)
         say("No card? The inbox shows it too: {}", inbox_link(path))
-    tap = await_tap(path, seconds, is_quiet=options.json)
-    failure = tap.failure()
-    if failure is not None:
-        raise failure
-    show(tap.output) if options.json else tap.tell()
+    output = await_tap(path, seconds, is_quiet=options.json)
+    if options.json:
+        show(output)
     return 0

@@ -44,34 +44,18 @@ def main(args: list[str]) -> int:
     parser.add_argument("folder", nargs="?")
     options = parser.parse_args(args)
     if options.what == "list" and not options.folder:
-        return _list()
-    if options.what == "revoke":
+        lines = list(listing(os.environ))
+        show("\n".join(lines)) if lines else say("no folder is trusted here")
+        return 0
+    if options.what == "revoke":  # by anybody, of any folder: it makes things stricter
         if not options.folder:
             raise UsageError(msg("which folder?"), "feishuperm trust revoke DIR")
-        return _revoke(options.folder)
+        review = Review(options.folder, os.environ)
+        say("revoked" if review.revoke() else msg("{} was not trusted", review.root))
+        return 0
     if options.folder:
         raise UsageError(msg("unknown argument {!r}", options.folder), USAGE)
-    return _trust(options.what or ".")
-
-
-def _list() -> int:
-    lines = list(listing(os.environ))
-    if lines:
-        show("\n".join(lines))
-    else:
-        say("no folder is trusted here")
-    return 0
-
-
-def _revoke(folder: str) -> int:
-    """By anybody, of any folder: it makes things stricter."""
-    review = Review(folder, os.environ)
-    say("revoked" if review.revoke() else msg("{} was not trusted", review.root))
-    return 0
-
-
-def _trust(folder: str) -> int:
-    review = Review(folder, os.environ)
+    review = Review(options.what or ".", os.environ)
     review.require_folder()
     require_person(os.environ)
     if review.is_empty():
@@ -171,9 +155,8 @@ def listing(environ: Mapping[str, str]) -> Iterator[str]:
     for root, entry in sorted(Records(environ).read().items()):
         seconds = value_at(entry, "time")
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds or 0))
-        state = (
-            msg("trusted") if Trust(environ).by_content(root) else msg("changed since")
-        )
+        holds = Trust(environ).by_content(root)
+        state = msg("trusted") if holds else msg("changed since")
         yield f"{day}  {pad(translate(state), 13)}  {visible(root)}"
 
 

@@ -9,16 +9,8 @@ from feishuperm.lib.files import locked
 from feishuperm.lib.language import spoken
 from feishuperm.lib.terminal import ask, can_ask, say
 from feishuperm.messages import msg
+from feishuperm.setup import uninstall
 from feishuperm.setup.steps import Manifest
-from feishuperm.setup.uninstall import (
-    clean_up,
-    offer,
-    purged,
-    rehearse,
-    rules_left,
-    tell,
-    undo,
-)
 
 EPILOG = msg("""\
 Claude Code's settings come back byte for byte if nobody else changed them since;
@@ -34,20 +26,20 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     spoken()  # decided now: config.env may go
     manifest = Manifest(os.environ)
-    left = rules_left(os.environ) if options.purge else []
+    left = uninstall.rules_left(os.environ) if options.purge else []
     if options.dry_run:
-        rehearse(manifest, options.purge)
-        tell(left)
+        uninstall.rehearse(manifest, options.purge)
+        uninstall.tell(left)
         return 0
-    doomed = purged(manifest, os.environ) if options.purge else []
+    doomed = uninstall.purged(manifest, os.environ) if options.purge else []
     if doomed:
         say("about to remove: {}", ", ".join(doomed))
-    tell(left)
+    uninstall.tell(left)
     if left and can_ask():
-        offer(left, os.environ, ask)
+        uninstall.offer(left, os.environ, ask)
     with locked(manifest.path):
         manifest = Manifest(os.environ)  # an install may just have ended
-        good = undo(manifest, options.purge, os.environ)
+        good = uninstall.undo(manifest, options.purge, os.environ)
         if good:
-            clean_up(manifest, options.purge, os.environ)
+            uninstall.clean_up(manifest, options.purge, os.environ)
     return 0 if good else 1

@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from feishuperm.app.api import BOT, AppApi, split_fix
 from feishuperm.app.health import (
@@ -35,7 +35,7 @@ from feishuperm.lib.program import hook_output, permission_event, start_hook
 from feishuperm.lib.terminal import say
 from feishuperm.messages import message_of, msg, text
 from feishuperm.models.ask import Notice
-from feishuperm.models.fields import part_at
+from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.names import EXPIRED, LANGUAGES, TEST_TOOL
 from feishuperm.models.settings import Settings
 from feishuperm.services.ledger import Ledger
@@ -138,16 +138,13 @@ def _settings_problem(settings: Settings) -> str:
 def app_owner(api: AppApi) -> str:
     """The open_id of the app's owner, empty if Feishu does not say."""
     app = part_at(api.request("GET", APPLICATION).data, "app")
-    for name in (part_at(app, "owner").get("owner_id"), app.get("creator_id")):
-        if is_open_id(name):
-            return str(name)
-    return ""
+    names = (part_at(app, "owner").get("owner_id"), app.get("creator_id"))
+    return next((str(name) for name in names if is_open_id(name)), "")
 
 
 def bot_id(api: AppApi) -> str:
     """The bot's own open_id, which is nobody's."""
-    bot = part_at(api.request("GET", BOT).data, "bot")
-    return str(bot.get("open_id") or "")
+    return text_at(api.request("GET", BOT).data, "bot", "open_id")
 
 
 # The group bot.
@@ -172,40 +169,11 @@ GRACE_SECONDS = 10.0  # for the server to end a request that nobody answered
 LOOKED_AT = 50  # entries of the ledger; others may be answered meanwhile
 
 
-class Tap(NamedTuple):
-    """How a test card ended."""
+def await_tap(socket: str, seconds: float, is_quiet: bool = False) -> str:
+    """Send a card and wait for its tap; what the hook printed.
 
-    output: str  # of its hook
-    seconds: float
-    problem: Finding | None  # the last one while it waited
-    is_late: bool = False  # its time was over
-    surface: str = ""  # where it was answered; empty if nobody did
-
-    def failure(self) -> FeishupermError | None:
-        """Why no tap came."""
-        if self.surface:
-            return None
-        if self.problem is not None:  # a broken bot left nothing to tap
-            return FeishupermError(self.problem.text, self.problem.fix)
-        if self.is_late:
-            return FeishupermError(
-                msg("nobody tapped within {:.0f} seconds", self.seconds),
-                msg("feishuperm doctor; with the number a phone shows: doctor NUMBER"),
-            )
-        return FeishupermError(msg("nobody saw the card"), "feishuperm doctor")
-
-    def tell(self) -> None:
-        """Say that it came, and where from."""
-        if self.surface == "inbox":
-            say("Answered in the inbox. To try your phone: {}", "feishuperm test-card")
-        else:
-            say("Got your tap ({:.1f} s). Your phone is connected.", self.seconds)
-
-
-def await_tap(socket: str, seconds: float, is_quiet: bool = False) -> Tap:
-    """Send a card and wait for its tap; what is in its way is told at once.
-
-    Ctrl-C takes the card away.
+    What is in its way is told at once, unless `is_quiet`.  Raises FeishupermError
+    without a tap.  Ctrl-C takes the card away.
     """
     started = time.monotonic()
     test = "A card from `feishuperm test-card`. Any button will do."
@@ -218,9 +186,31 @@ def await_tap(socket: str, seconds: float, is_quiet: bool = False) -> Tap:
     finally:
         output = hook_output(hook, 0.0)
     took = time.monotonic() - started
-    late = is_late(output) if output else took >= seconds
-    surface = answered_on(Ledger()) if output and not late else ""
-    return Tap(output, took, problem, late, surface)
+    if not output or is_late(output):
+        raise missed(problem, took, bool(output) or took >= seconds)
+    if not is_quiet:
+        tell_tap(answered_on(Ledger()), took)
+    return output
+
+
+def missed(problem: Finding | None, seconds: float, is_late: bool) -> FeishupermError:
+    """Why no tap came; a broken bot left nothing to tap."""
+    if problem is not None:
+        return FeishupermError(problem.text, problem.fix)
+    if not is_late:
+        return FeishupermError(msg("nobody saw the card"), "feishuperm doctor")
+    return FeishupermError(
+        msg("nobody tapped within {:.0f} seconds", seconds),
+        msg("feishuperm doctor; with the number a phone shows: doctor NUMBER"),
+    )
+
+
+def tell_tap(surface: str, seconds: float) -> None:
+    """Say that it came, and where from."""
+    if surface == "inbox":
+        say("Answered in the inbox. To try your phone: {}", "feishuperm test-card")
+    else:
+        say("Got your tap ({:.1f} s). Your phone is connected.", seconds)
 
 
 def watch(

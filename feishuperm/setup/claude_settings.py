@@ -110,30 +110,20 @@ def registrations(
     kinds = [name for name in events if name in KINDS]
     plain = [name for name in events if name not in (asks, *KINDS)]
     rows += [Registration(event, "", HOOK_PROGRAM, EVENT_TIMEOUT) for event in plain]
-    rows += [row for kind in kinds for row in _kind_rows(kind, timeout, plain)]
+    rows += [
+        Registration(event, matcher, HOOK_PROGRAM, limit or rows[0].timeout, kind=kind)
+        for kind in kinds
+        for event, matcher, limit in KIND_EVENTS[kind]
+        # But for `next`, an entry for everything does the work.
+        if kind == "next" or event not in plain
+    ]
     if supervisor:
         question, stop = review + REVIEW_SLACK, review_stop + REVIEW_SLACK
-        rows.append(Registration("Stop", "", SUPERVISOR_PROGRAM, stop))
-        rows.append(
-            Registration("PreToolUse", QUESTION_TOOL, SUPERVISOR_PROGRAM, question)
-        )
+        rows += [
+            Registration("Stop", "", SUPERVISOR_PROGRAM, stop),
+            Registration("PreToolUse", QUESTION_TOOL, SUPERVISOR_PROGRAM, question),
+        ]
     return rows
-
-
-def _kind_rows(
-    kind: str, timeout: int, plain: Collection[str]
-) -> Iterator[Registration]:
-    """The entries of a kind; but for `next`, one for everything does its work."""
-    for event, matcher, seconds in KIND_EVENTS[kind]:
-        if event in plain and kind != "next":
-            continue
-        yield Registration(
-            event,
-            matcher,
-            HOOK_PROGRAM,
-            seconds or timeout + HOOK_SLACK,
-            kind=kind,
-        )
 
 
 def kind_in(command: object) -> str:
@@ -171,11 +161,21 @@ def program_of(command: object) -> str:
 
 def find_hooks(text: str) -> list[Hook]:
     """The entries that run our programs, anybody's, in the text's order."""
-    return [
-        Hook(path, event, matcher, program_of(entry.get("command")), entry)
-        for path, event, matcher, entry in _entries(editor.get_value(text, ("hooks",)))
-        if program_of(entry.get("command"))
-    ]
+    return [hook for hook in _hooks(editor.get_value(text, ("hooks",))) if hook.program]
+
+
+def _hooks(hooks: Any) -> Iterator[Hook]:
+    """Every well-formed entry."""
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        for index, group in enumerate(groups if isinstance(groups, list) else ()):
+            entries = group.get("hooks") if isinstance(group, dict) else None
+            for place, entry in enumerate(entries if isinstance(entries, list) else ()):
+                if isinstance(entry, dict):
+                    path = ("hooks", event, index, "hooks", place)
+                    program = program_of(entry.get("command"))
+                    yield Hook(
+                        path, event, str(group.get("matcher", "")), program, entry
+                    )
 
 
 def own_hooks(text: str, own: Collection[str]) -> list[Hook]:
@@ -192,22 +192,36 @@ def put_hook(
     where it stands, and a longer time-out that somebody gave it stays; a second one of
     the same program is cut out.
     """
-    program = program_of(command)
     present = [
         hook
         for hook in own_hooks(text, {command, *own})
-        if hook.event == wanted.event
-        and hook.program == program
+        if (hook.event, hook.program) == (wanted.event, program_of(command))
         and kind_in(hook.entry["command"]) == kind_in(command)
     ]
     for hook in reversed(present[1:]):
         text = drop_hook(text, hook, "")
-    if present:
-        return _repair(text, present[0], command, wanted)
-    entry = {**_entry(wanted, command), "timeout": wanted.timeout}
-    matcher = {"matcher": wanted.matcher} if wanted.matcher else {}
-    group = {**matcher, "hooks": [entry]}
-    return editor.add_item(text, ("hooks", wanted.event), group)
+    entry = _entry(wanted, command, present[0].entry if present else {})
+    if not present:
+        matcher = {"matcher": wanted.matcher} if wanted.matcher else {}
+        group = {**matcher, "hooks": [entry]}
+        return editor.add_item(text, ("hooks", wanted.event), group)
+    for key, value in entry.items():
+        if present[0].entry.get(key, editor.MISSING) != value:
+            text = editor.set_value(text, (*present[0].path, key), value)
+    return text
+
+
+def _entry(
+    wanted: Registration, command: str, old: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What an entry should say; its time-out only where the old one will not do."""
+    entry: dict[str, Any] = {"type": "command", "command": command}
+    if wanted.event == "Notification" and kind_in(command):
+        entry[BACKGROUND] = True
+    given = old.get("timeout")
+    if not isinstance(given, float) or given < wanted.timeout or wanted.exactly:
+        entry["timeout"] = wanted.timeout
+    return entry
 
 
 def drop_hooks(text: str, own: Collection[str], original: str = "") -> str:
@@ -217,37 +231,6 @@ def drop_hooks(text: str, own: Collection[str], original: str = "") -> str:
     """
     for hook in reversed(own_hooks(text, own)):
         text = drop_hook(text, hook, original)
-    return text
-
-
-def _entries(hooks: Any) -> Iterator[tuple[editor.Path, str, str, dict[str, Any]]]:
-    """Every well-formed entry: path, event, matcher, entry."""
-    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
-        for index, group in enumerate(groups if isinstance(groups, list) else ()):
-            entries = group.get("hooks") if isinstance(group, dict) else None
-            for place, entry in enumerate(entries if isinstance(entries, list) else ()):
-                if isinstance(entry, dict):
-                    path = ("hooks", event, index, "hooks", place)
-                    yield path, event, str(group.get("matcher", "")), entry
-
-
-def _entry(wanted: Registration, command: str) -> dict[str, Any]:
-    background = wanted.event == "Notification" and kind_in(command)
-    return {
-        "type": "command",
-        "command": command,
-        **({BACKGROUND: True} if background else {}),
-    }
-
-
-def _repair(text: str, hook: Hook, command: str, wanted: Registration) -> str:
-    entry = _entry(wanted, command)
-    given = hook.entry.get("timeout")
-    if not isinstance(given, float) or given < wanted.timeout or wanted.exactly:
-        entry["timeout"] = wanted.timeout
-    for key, value in entry.items():
-        if hook.entry.get(key, editor.MISSING) != value:
-            text = editor.set_value(text, (*hook.path, key), value)
     return text
 
 
@@ -302,12 +285,17 @@ def listing() -> str:
     return "\n".join(rows)
 
 
+def value_in(text: str, path: editor.Path) -> Any:
+    """The value at a path in a settings text; None if its place is taken."""
+    try:
+        return editor.get_value(text, path)
+    except editor.SettingsError:
+        return None
+
+
 def rules_of(text: str) -> list[str]:
     """The rules under `permissions.ask` in a settings text; none if unreadable."""
-    try:
-        rules = editor.get_value(text, ASK)
-    except editor.SettingsError:
-        return []
+    rules = value_in(text, ASK)
     items = rules if isinstance(rules, list) else []
     return [rule for rule in items if isinstance(rule, str)]
 
@@ -318,9 +306,8 @@ def missing_rules(text: str, rules: Sequence[str]) -> list[str]:
     return [rule for rule in rules if rule not in present]
 
 
-def put_rules(text: str, rules: Sequence[str]) -> str:
+def put_rules(text: str, missing: Sequence[str]) -> str:
     """The text with these rules at the end of the list. Raises SettingsError."""
-    missing = missing_rules(text, rules)
     if missing and editor.get_value(text, ASK) is editor.MISSING:
         return editor.set_value(text, ASK, missing)
     for rule in missing:
@@ -410,45 +397,32 @@ class ClaudeStep(Step):
         return edit
 
     def _edit(self, before: str) -> Edit:
+        path, rows = self.path, []
         away = [hook for hook in own_hooks(before, self.own) if self._goes(hook)]
-        added = self.record.get("rules", []) if self.away_rules else []
-        gone = [rule for rule in rules_of(before) if rule in added] if added else []
+        added = self.record.get("rules", []) if self.away_rules else ()
+        gone = [rule for rule in rules_of(before) if rule in added]
         text = without = self._without(before, away, gone)
         for row, command in self.hooks:
             text = put_hook(text, row, command, self.own)
-        hooked = text != without
-        values = self._missing_values(text)
-        for path, value in values.items():
-            text = editor.set_value(text, path, value)
-        rules = missing_rules(text, self.rules)
-        rows = self._rows(hooked, values, rules, away, gone)
-        pairs = [[list(path), value] for path, value in values.items()]
-        after = put_rules(text, self.rules)
-        return Edit(before, after, list(rows), pairs, rules, gone)
-
-    def _rows(
-        self,
-        hooked: bool,
-        values: Values,
-        rules: list[str],
-        away: list[Hook],
-        gone: list[str],
-    ) -> Iterator[str]:
-        """What changes, a line for each thing."""
         events = ", ".join(dict.fromkeys(row.event for row, _ in self.hooks))
-        if hooked and events:
-            yield msg("register {} in {}", events, self.path)
-        for path, value in values.items():
-            yield msg(
-                "set {} to {!r} in {}", ".".join(map(str, path)), value, self.path
-            )
+        if text != without:
+            rows.append(msg("register {} in {}", events, path))
+        values = self._missing_values(text)
+        for keys, value in values:
+            text = editor.set_value(text, tuple(keys), value)
+            name = ".".join(map(str, keys))
+            rows.append(msg("set {} to {!r} in {}", name, value, path))
+        rules = missing_rules(text, self.rules)
         if rules:
             named = msg("{} rules", len(rules)) if self.brief else ", ".join(rules)
-            yield msg("always ask about {} in {}", named, self.path)
-        for hook in away:
-            yield msg("remove {} of {} from {}", hook.program, hook.event, self.path)
+            rows.append(msg("always ask about {} in {}", named, path))
+        rows += [
+            msg("remove {} of {} from {}", hook.program, hook.event, path)
+            for hook in away
+        ]
         if gone:
-            yield msg("no longer ask about {} in {}", ", ".join(gone), self.path)
+            rows.append(msg("no longer ask about {} in {}", ", ".join(gone), path))
+        return Edit(before, put_rules(text, rules), rows, values, rules, gone)
 
     def _goes(self, hook: Hook) -> bool:
         is_ours = hook.program == SUPERVISOR_PROGRAM
@@ -468,11 +442,12 @@ class ClaudeStep(Step):
                 text = editor.drop_value(text, path, base)
         return drop_rules(text, gone, base)
 
-    def _missing_values(self, text: str) -> dict[editor.Path, Any]:
-        """The values that have to be set in a text."""
+    def _missing_values(self, text: str) -> list[Any]:
+        """The values that have to be set in a text, each with its path."""
         there = {p: editor.get_value(text, p) for p in (*self.absent, *self.values)}
         new = {p: v for p, v in self.absent.items() if there[p] is editor.MISSING}
-        return {**new, **{p: v for p, v in self.values.items() if there[p] != v}}
+        new.update({p: v for p, v in self.values.items() if there[p] != v})
+        return [[list(path), value] for path, value in new.items()]
 
     def apply(self) -> None:
         edit = self.edit()  # again: the file may have been changed meanwhile
@@ -513,14 +488,9 @@ def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
     """Our entries in a recorded settings file; none when it is unreadable."""
     text, own = settings_text(record["path"]), {*own, *record.get("commands", [])}
     return [
-        Registration(
-            h.event,
-            h.matcher,
-            h.program,
-            int(h.entry.get("timeout") or 1),
-            kind=kind_in(h.entry["command"]),
-        )
-        for h in own_hooks(text, own)
+        Registration(event, matcher, program, int(entry.get("timeout") or 1), kind=kind)
+        for _, event, matcher, program, entry in own_hooks(text, own)
+        for kind in [kind_in(entry["command"])]
     ]
 
 
@@ -545,7 +515,12 @@ def undo_claude(record: Record) -> list[str]:
     if data is None:
         return []
     if base is not None and digest(data) in record["written"]:
-        return [_restore(path, base, record)]
+        if record["existed"]:
+            write_atomic(path, base)
+            return [msg("restored {}", path)]
+        remove_file(os.path.realpath(path))
+        remove_folders(record.get("folders", []))
+        return [msg("removed {}", path)]
     try:
         text = editor.decode(data)
         after = without_us(text, record, (base or b"").decode())
@@ -560,15 +535,6 @@ def undo_claude(record: Record) -> list[str]:
     return [msg("removed feishuperm's hooks from {}", path)]
 
 
-def _restore(path: str, data: bytes, record: Record) -> str:
-    if record["existed"]:
-        write_atomic(path, data)
-        return msg("restored {}", path)
-    remove_file(os.path.realpath(path))
-    remove_folders(record.get("folders", []))
-    return msg("removed {}", path)
-
-
 def settings_text(path: str) -> str:
     """What a settings file holds; nothing if it cannot be read."""
     try:
@@ -579,10 +545,7 @@ def settings_text(path: str) -> str:
 
 def permission_mode(path: str) -> str:
     """The mode a settings file makes sessions start in; empty when it names none."""
-    try:
-        mode = editor.get_value(settings_text(path), DEFAULT_MODE)
-    except editor.SettingsError:
-        return ""
+    mode = value_in(settings_text(path), DEFAULT_MODE)
     return mode if isinstance(mode, str) else ""
 
 

@@ -9,6 +9,7 @@ import os
 import re
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.config import (
@@ -22,13 +23,7 @@ from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.lib.terminal import ask, say
 from feishuperm.messages import msg
 from feishuperm.models.settings import BY_KEY, Settings
-from feishuperm.setup.service import (
-    can_listen,
-    check_port,
-    free_port,
-    own_socket,
-    port_settings,
-)
+from feishuperm.setup import service as server
 from feishuperm.setup.steps import Manifest, Record, Step, remove_file, remove_folders
 
 USUAL = 600  # seconds that `install` offers on a terminal
@@ -115,17 +110,16 @@ class WantedConfig:
         if self.has_new_bot() and SURFACES not in self.new:
             self.new.update(self.with_surface("webhook"))
         if not self.has("PERMISSION_SOCKET_PATH"):
-            socket = own_socket(state_dir(self.environ))
+            socket = server.own_socket(state_dir(self.environ))
             self.new["PERMISSION_SOCKET_PATH"] = socket
         settings = self.settings()
         if not serves:
             return
         if self.has("CALLBACK_SERVER_PORT") or self.has("CALLBACK_SERVER_URL"):
-            return check_port(settings, own_port)
-        port = settings.callback_server_port
-        hosts = settings.http_hosts()
-        if not can_listen(hosts, 0 if port == own_port else port):
-            self.new.update(port_settings(free_port(hosts)))
+            return server.check_port(settings, own_port)
+        port, hosts = settings.callback_server_port, settings.http_hosts()
+        if not server.can_listen(hosts, 0 if port == own_port else port):
+            self.new.update(server.port_settings(server.free_port(hosts)))
 
 
 def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, str]:
@@ -137,7 +131,7 @@ def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, st
     if options.wait:
         asked.update(wait_settings(options.wait))
     if options.port and "CALLBACK_SERVER_URL" not in asked:
-        asked.update(port_settings(options.port))
+        asked.update(server.port_settings(options.port))
     return asked
 
 
@@ -159,12 +153,9 @@ class ConfigStep(Step):
         self.wanted = wanted
 
     def changes(self) -> list[str]:
+        keys = ", ".join(self.wanted)
         old, new = self._texts()
-        return (
-            [msg("set {} in {}", ", ".join(self.wanted), self.path)]
-            if new != old
-            else []
-        )
+        return [msg("set {} in {}", keys, self.path)] if new != old else []
 
     def _texts(self) -> tuple[bytes, bytes]:
         old = read_bytes(self.path) or b""
@@ -187,9 +178,16 @@ class ConfigStep(Step):
 
 
 def purge_config(record: Record) -> list[str]:
-    """Remove the settings too; from somebody's own file, only what we added."""
-    path = record.get("path", "")
-    rows = _app_that_stays(path)
+    """Remove the settings too; from somebody's own file, only what we added.
+
+    An app's secret goes with them, and nobody but Feishu has it then.
+    """
+    path, rows = record.get("path", ""), []
+    with suppress(UsageError):  # a broken line must not keep the file
+        settings = Settings(read_config(path), lenient=True)
+        app, base = settings.feishu_app_id, settings.feishu_base_url
+        if app:
+            rows = [msg("the app {} still exists in Feishu: {}/app/{}", app, base, app)]
     if record.get("theirs"):
         data = read_bytes(path)
         if data is not None:
@@ -200,32 +198,27 @@ def purge_config(record: Record) -> list[str]:
     return [msg("removed {}", record.get("path", msg("the settings"))), *rows]
 
 
-def _app_that_stays(path: str) -> list[str]:
-    """The app whose secret goes with the settings: nobody but Feishu has it then."""
-    try:
-        settings = Settings(read_config(path), lenient=True)
-    except UsageError:  # a broken line must not keep the file
-        return []
-    app, base = settings.feishu_app_id, settings.feishu_base_url
-    return (
-        [msg("the app {} still exists in Feishu: {}/app/{}", app, base, app)]
-        if app
-        else []
-    )
-
-
 def merge_config(data: bytes, changes: Mapping[str, str]) -> bytes:
     """The file with each changed key set once, where it stood last or at the end.
 
     Raises UsageError for a value that a line cannot hold.
     """
     lines = (data or HEADER).splitlines(keepends=True)
+    ending = b"\r\n" if lines[0].endswith(b"\r\n") else b"\n"
     for key, value in changes.items():
         if value != value.strip() or "\n" in value or "\r" in value:
             raise UsageError(
                 msg("{}: a value cannot have line breaks, or spaces at its ends", key)
             )
-        _set(lines, key.encode(), value.encode())
+        name = key.encode()
+        line = name + b"=" + _quoted(value.encode()) + ending
+        places = [place for place, old in enumerate(lines) if name in keys_of(old)]
+        if places:
+            lines[places[-1]] = line  # the last of its key is the one that counts
+            continue
+        if not lines[-1].endswith(b"\n"):
+            lines[-1] += ending
+        lines.append(line)
     return b"".join(lines)
 
 
@@ -234,18 +227,6 @@ def drop_keys(data: bytes, keys: Iterable[str]) -> bytes:
     names = {key.encode() for key in keys}
     lines = data.splitlines(keepends=True)
     return b"".join(line for line in lines if names.isdisjoint(keys_of(line)))
-
-
-def _set(lines: list[bytes], key: bytes, value: bytes) -> None:
-    """Change the line that counts, which is the last of its key, or add one."""
-    ending = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
-    for index in reversed(range(len(lines))):
-        if key in keys_of(lines[index]):
-            lines[index] = key + b"=" + _quoted(value) + ending
-            return
-    if lines and not lines[-1].endswith(b"\n"):
-        lines[-1] += ending
-    lines.append(key + b"=" + _quoted(value) + ending)
 
 
 def _quoted(value: bytes) -> bytes:

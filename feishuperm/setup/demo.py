@@ -7,7 +7,7 @@ hook processes; with `--auto` they are answered over their pages, as a person wo
 
 from __future__ import annotations
 
-import html.parser
+import html
 import json
 import os
 import re
@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urljoin
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import ask_server
@@ -34,9 +33,8 @@ from feishuperm.lib.terminal import say, show
 from feishuperm.messages import msg, word
 from feishuperm.models.fields import part_at
 from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
-from feishuperm.setup.service import fetch, running_status, tries
+from feishuperm.setup.service import START_SECONDS, fetch, running_status, tries
 
-START_SECONDS = 20.0
 WAIT_SECONDS = 600  # a person who tries a thing out reads it first
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.1
@@ -56,9 +54,10 @@ class Sample(NamedTuple):
     title: str
     tool_name: str
     tool_input: dict[str, Any]
-    answer: str  # the path of the form that is sent
+    answer: str  # the button that is pressed
     allowed: str  # what a person did, in words
     denied: str
+    fields: Mapping[str, str] = {}  # what is filled in
 
 
 def samples(project: str) -> list[Sample]:
@@ -82,22 +81,23 @@ def samples(project: str) -> list[Sample]:
     command = {"command": "npm run build && npm test", "description": "Build and test"}
     return [
         Sample(
-            *("a command", "Bash", command, "/allow"),
+            *("a command", "Bash", command, "allow"),
             msg("You allowed the command. Claude runs it."),
             msg("You denied the command."),
         ),
         Sample(
-            *("an edit", "Edit", edit, "/deny"),
+            *("an edit", "Edit", edit, "deny"),
             msg("You allowed the edit. Claude makes it."),
             msg("You denied the edit."),
         ),
         Sample(
-            *("a question", QUESTION_TOOL, {"questions": [question]}, "/answer"),
+            *("a question", QUESTION_TOOL, {"questions": [question]}, "answer"),
             msg("You answered the question."),
             msg("You skipped the question."),
+            {"q0": "SQLite"},
         ),
         Sample(
-            *("a plan", PLAN_TOOL, {"plan": plan}, "/allow"),
+            *("a plan", PLAN_TOOL, {"plan": plan}, "allow"),
             msg("You approved the plan. Claude carries it out."),
             msg("You sent the plan back."),
         ),
@@ -209,12 +209,12 @@ def clean_up_on_signals() -> None:
         signal.signal(number, end)
 
 
-def answer_all(demo: Demo, as_json: bool = False) -> int:
+def answer_all(demo: Demo, as_json: bool) -> int:
     """Ask and answer one request after the other; the exit code."""
     base_url = demo.status()["http"]
     answered = True
     for sample in samples(demo.project):
-        press(base_url, demo.ask(sample), sample.answer)
+        press(base_url, demo.ask(sample), sample.answer, sample.fields)
         output = hook_output(demo.hooks.pop(sample.title), 10.0)
         tell(sample, output, as_json)
         answered = answered and bool(output)
@@ -277,75 +277,27 @@ def open_browser(url: str, environ: Mapping[str, str]) -> None:
 # Somebody who opens pages and presses buttons, without a browser or a proxy.
 
 
-FIELDS = ("input", "button")  # an option may be a button of its own
-
-
-def press(base_url: str, request_id: str, path: str) -> None:
-    """Send the form of one button; the first option answers a question."""
-    url = find_page(base_url, request_id)
-    status, page = fetch(url)
-    forms, target = read_forms(page, url), base_url + path
-    if status != 200 or target not in forms:
-        raise FeishupermError(
-            msg("the page of {} has no {} ({})", request_id, path, status)
-        )
-    status, _ = fetch(target, forms[target])
+def press(base_url: str, id: str, action: str, fields: Mapping[str, str]) -> None:
+    """Send what a button on a request's page sends, and what was filled in there."""
+    status, page = fetch(find_page(base_url, id))
+    sign = re.search(f'formaction="{action}" name="sig" value="([^"]*)"', page)
+    if sign is None:
+        raise FeishupermError(msg("the page of {} has no {} ({})", id, action, status))
+    hidden = dict(re.findall('name="(id|digest)" value="([^"]*)"', page))
+    form = {**hidden, "sig": sign[1], **fields}
+    status, _ = fetch(f"{base_url}/{action}", form)
     if status != 200:
-        raise FeishupermError(msg("{} answered with status {}", path, status))
+        raise FeishupermError(msg("{} answered with status {}", action, status))
 
 
-def find_page(base_url: str, request_id: str) -> str:
+def find_page(base_url: str, id: str) -> str:
     """The address of a request's own page, as the inbox names it.
 
     The server knows a request a moment before the inbox shows it.
     """
-    link = re.escape(f"request?id={request_id}")
     for _ in tries(SHOWN_SECONDS):
-        match = re.search(f'href="({link}[^"]*)"', fetch(base_url + "/")[1])
+        inbox = fetch(base_url + "/")[1]
+        match = re.search(f'href="(request\\?id={re.escape(id)}[^"]*)"', inbox)
         if match:
             return f"{base_url}/{html.unescape(match[1])}"
-    raise FeishupermError(msg("the inbox does not show {}", request_id))
-
-
-def read_forms(page: str, url: str) -> dict[str, list[tuple[str, str]]]:
-    """The fields of every form, by where it goes; of each choice the first option."""
-    reader = _FormReader(url)
-    reader.feed(page)
-    return reader.forms
-
-
-class _FormReader(html.parser.HTMLParser):
-    """Collects what a browser would send if only first options were chosen."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self.url = url
-        self.forms: dict[str, list[tuple[str, str]]] = {}
-        self.form: list[tuple[str, str]] | None = None
-        self.named: dict[str, list[tuple[str, str]]] = {}  # forms by their ids
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = {name: value or "" for name, value in attrs}
-        if tag == "form":
-            target = urljoin(self.url, values.get("action", ""))
-            self.form = self.forms.setdefault(target, [])
-            if "id" in values:
-                self.form = self.named[values["id"]] = []
-        elif tag in FIELDS and values.get("name"):
-            self._add(values["name"], values)
-
-    def _add(self, name: str, values: dict[str, str]) -> None:
-        """A field of the form around it or named by it; a button may have its route."""
-        form = self.named.get(values.get("form", ""), self.form)
-        if form is None:
-            return
-        field = (name, values.get("value", ""))
-        if "formaction" in values:
-            target = urljoin(self.url, values["formaction"])
-            self.forms.setdefault(target, [*form, field])
-        elif name not in [known for known, _ in form]:
-            form.append(field)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "form":
-            self.form = None
+    raise FeishupermError(msg("the inbox does not show {}", id))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import email.utils
-import errno
 import os
 import re
 import shlex
@@ -53,29 +52,10 @@ from feishuperm.models.settings import BY_KEY, LOOPBACK, Settings, parse_setting
 from feishuperm.services.history import pad
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import READ, check
-from feishuperm.setup.checks import (
-    BOT_OPTIONS,
-    BOTS,
-    app_findings,
-    channel_finding,
-    edit,
-    send_hello,
-)
-from feishuperm.setup.claude_settings import (
-    DEFAULT_MODE,
-    HOOK_SLACK,
-    Hook,
-    find_hooks,
-    rules_of,
-    unguarded,
-)
-from feishuperm.setup.service import (
-    background_pid,
-    fetch,
-    is_server,
-    port_of,
-    run_quietly,
-)
+from feishuperm.setup import checks
+from feishuperm.setup import claude_settings as claude
+from feishuperm.setup import service as server
+from feishuperm.setup.checks import edit
 from feishuperm.setup.status import read_gateway, settled_status
 from feishuperm.setup.steps import MAX_ARCHIVE, Manifest, digest, modified, pin_path
 
@@ -104,6 +84,15 @@ class DoctorContext:
         data = read_bytes(self.archive, MAX_ARCHIVE) or b""
         self.intact = not program or digest(data) == program["sha256"]
         self.program = typed_command(next(iter(program.get("links", [])), ""), environ)
+
+    def note_date(self, reply: Reply) -> Reply:
+        self.date = reply.headers.get("date", "")
+        return reply
+
+    def channel(self, name: str) -> dict[str, Any]:
+        """What the running server says of a channel; empty if it has none."""
+        rows = (self.status or {}).get("channels", ())
+        return next((row for row in rows if row["name"] == name), {})
 
     def settings_paths(self) -> list[str]:
         """The files Claude Code reads, the strongest last."""
@@ -144,7 +133,7 @@ def check_python(here: DoctorContext) -> Iterator[Finding]:
         yield warn(msg("no Python is pinned: the hook uses the one in PATH"), INSTALL)
         return
     python = os.fsdecode(data).rstrip("\n")
-    if run_quietly([python, "-I", "-S", "-c", IS_NEW_ENOUGH]) == 0:
+    if server.run_quietly([python, "-I", "-S", "-c", IS_NEW_ENOUGH]) == 0:
         yield ok(python)
     else:
         # By the Python this runs on: the pinned one would be the one to start it.
@@ -250,8 +239,8 @@ def private(path: str, mask: int, key: str, repair: str) -> Finding:
         text = msg("{} belongs to user {}", path, found.st_uid)
         return fail(text, msg("set {} to a path that is yours", key))
     if found.st_mode & mask:
-        text = msg("{} is open to others", path)
-        return fail(text, repair.format(shlex.quote(path)))
+        fix = repair.format(shlex.quote(path))
+        return fail(msg("{} is open to others", path), fix)
     return ok(msg("{}, yours alone", path))
 
 
@@ -303,12 +292,12 @@ def check_settings(here: DoctorContext) -> Iterator[Finding]:
         yield ok(", ".join(filter(os.path.exists, paths)) or msg("none yet"))
 
 
-def permission_hooks(here: DoctorContext) -> list[tuple[str, Hook]]:
+def permission_hooks(here: DoctorContext) -> list[tuple[str, claude.Hook]]:
     """Each of our hooks that asks for permission, and the file it is in."""
     return [
         (path, hook)
         for path, text in here.texts.items()
-        for hook in find_hooks(text)
+        for hook in claude.find_hooks(text)
         if hook.event == "PermissionRequest"
     ]
 
@@ -331,9 +320,9 @@ def check_hooks(here: DoctorContext) -> Iterator[Finding]:
         yield warn(text, edit(path, msg("remove feishuperm-hook")))
 
 
-def check_hook(here: DoctorContext, path: str, hook: Hook) -> Finding:
+def check_hook(here: DoctorContext, path: str, hook: claude.Hook) -> Finding:
     """One entry: can it run, does it wait long enough, for every tool."""
-    least = here.settings.permission_request_timeout + HOOK_SLACK
+    least = here.settings.permission_request_timeout + claude.HOOK_SLACK
     read = least + here.settings.permission_hold  # while somebody is reading
     missing = missing_program(str(hook.entry["command"]), here.environ)
     timeout = hook.entry.get("timeout", 600.0)
@@ -352,7 +341,7 @@ def check_hook(here: DoctorContext, path: str, hook: Hook) -> Finding:
 
 def missing_program(command: str, environ: Mapping[str, str]) -> str:
     """The program a hook command starts, if it is not there; empty if it is."""
-    words = shlex.split(unguarded(command))
+    words = shlex.split(claude.unguarded(command))
     path = environ.get("PATH", os.defpath)
     while "=" in words[0].partition("/")[0]:
         name, _, value = words.pop(0).partition("=")
@@ -365,9 +354,9 @@ def missing_program(command: str, environ: Mapping[str, str]) -> str:
 
 def check_mode(here: DoctorContext) -> Iterator[Finding]:
     mode, fix = "auto", "feishuperm install --ask-list"
-    rules = [rule for text in here.texts.values() for rule in rules_of(text)]
+    rules = [rule for text in here.texts.values() for rule in claude.rules_of(text)]
     for number, (path, text) in enumerate(here.texts.items()):
-        value = editor.get_value(text, DEFAULT_MODE)
+        value = editor.get_value(text, claude.DEFAULT_MODE)
         if isinstance(value, str):
             mode = value
             if number:  # a project's wins over the user's, which `install` sets
@@ -388,8 +377,7 @@ def check_mode(here: DoctorContext) -> Iterator[Finding]:
 
 def asks_enough(here: DoctorContext) -> bool:
     """Whether sessions start in a mode in which cards come."""
-    for _ in check_settings(here):
-        pass
+    list(check_settings(here))  # reads them
     return all(result.state == OK for result in check_mode(here))
 
 
@@ -397,16 +385,15 @@ def asks_enough(here: DoctorContext) -> bool:
 
 
 LOOP_SECONDS = 20.0
-ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 
 
 def check_server(here: DoctorContext) -> Iterator[Finding]:
     try:
         here.status = settled_status()
     except NotRunningError as error:
-        pid = background_pid(here.environ)
+        pid = server.background_pid(here.environ)
         program = here.manifest.record("service").get("program", "-")
-        if is_server(pid, program):
+        if server.is_server(pid, program):
             yield fail(msg("{}, though process {} is there", error, pid), RESTART)
         else:
             yield fail(message_of(error), INSTALL)
@@ -442,32 +429,28 @@ def check_http(here: DoctorContext) -> Iterator[Finding]:
     if here.status is None:
         yield warn(NO_SERVER, INSTALL)
         return
-    url, port = here.status["http"], port_of(here.status)
-    hosts = [host for host in here.settings.http_hosts() if host in LOOPBACK]
-    places = {url: "feishuperm install --callback-url URL"}
-    for host in hosts if port else ():
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        places[f"http://{place}"] = "feishuperm install --port N"
-    for place, fix in places.items():
-        try:
-            is_ours = is_health(*fetch(f"{place}/healthz", timeout=5.0))
-        except OSError as error:
-            if place != url and "[::1]" in place and error.errno in ABSENT:
-                continue  # a family that this machine does without
-            text = msg("{} does not answer: {}", place, words(error))
-            yield fail(text, fix if place == url else RESTART)
-        else:
-            text = msg("another program answers at {}", place)
-            yield ok(msg("{} answers", place)) if is_ours else fail(text, fix)
+    url, fix = here.status["http"], f"{INSTALL} --callback-url URL"
+    yield check_place(url, fix, fix)
+    port = server.port_of(here.status)
+    for host in here.settings.http_hosts() if port else ():
+        if host in LOOPBACK and server.has_address(host):  # a machine may lack a family
+            place = server.url_of(host, port)
+            yield check_place(place, f"{INSTALL} --port N", RESTART)
     if here.settings.feishu_webhook_url and here.settings.url_is_local():
         text = msg("a phone cannot open {}; it works on this machine only", url)
-        yield warn(text, places[url])
+        yield warn(text, fix)
 
 
-def is_health(code: int, body: str) -> bool:
-    """Whether this is what our own server answers."""
+def check_place(url: str, taken: str, silent: str) -> Finding:
+    """Whether our server answers there; what repairs another's, and silence."""
+    try:
+        code, body = server.fetch(f"{url}/healthz", timeout=5.0)
+    except OSError as error:
+        return fail(msg("{} does not answer: {}", url, words(error)), silent)
     answer = part_at(decoded(body))
-    return code == 200 and answer.get("ok") is True and "version" in answer
+    if code == 200 and answer.get("ok") is True and "version" in answer:
+        return ok(msg("{} answers", url))
+    return fail(msg("another program answers at {}", url), taken)
 
 
 def check_loop(here: DoctorContext) -> Iterator[Finding]:
@@ -502,13 +485,13 @@ def check_feishu(here: DoctorContext) -> Iterator[Finding]:
     used, possible = settings.surfaces(), settings.possible_surfaces()
     fix = edit(here.config, "FEISHUPERM_SURFACES")
     for name in sorted(possible - used - {"inbox"}):
-        yield warn(msg("FEISHUPERM_SURFACES leaves out {}", BOTS[name]), fix)
+        yield warn(msg("FEISHUPERM_SURFACES leaves out {}", checks.BOTS[name]), fix)
     if settings.feishu_app_id and "app" not in possible - used:
-        api = app_of(settings, lambda reply: note_date(here, reply))
+        api = app_of(settings, here.note_date)
         fix = edit(here.config, "FEISHU_APP_ID, FEISHU_APP_SECRET")
-        if here.status is not None and not row_of(here, "app"):
+        if here.status is not None and not here.channel("app"):
             yield fail(msg("the server does not use the app yet"), RESTART)
-        yield from app_findings(settings, api, here.status, fix)
+        yield from checks.app_findings(settings, api, here.status, fix)
     if "webhook" in used:
         yield check_bot(here)
     if used == {"gateway", "inbox"}:
@@ -518,23 +501,12 @@ def check_feishu(here: DoctorContext) -> Iterator[Finding]:
         yield warn(text, "feishuperm install --setup")
 
 
-def row_of(here: DoctorContext, name: str) -> dict[str, Any]:
-    """What the running server says of a channel; empty if it has none."""
-    rows = (here.status or {}).get("channels", ())
-    return next((row for row in rows if row["name"] == name), {})
-
-
-def note_date(here: DoctorContext, reply: Reply) -> Reply:
-    here.date = reply.headers.get("date", "")
-    return reply
-
-
 def check_bot(here: DoctorContext) -> Finding:
-    def post(url: str, body: bytes) -> Reply:
-        ca_file = here.settings.feishuperm_ca_file
-        return note_date(here, post_json(url, body, ca_file=ca_file))
-
-    result = send_hello(here.settings, post)
+    ca_file = here.settings.feishuperm_ca_file
+    result = checks.send_hello(
+        here.settings,
+        lambda url, body: here.note_date(post_json(url, body, ca_file=ca_file)),
+    )
     if result.ok:
         return ok(msg("the group bot accepted a test card"))
     text = msg("the group bot did not accept a test card: {}", result.message)
@@ -546,7 +518,7 @@ def check_bot(here: DoctorContext) -> Finding:
     key = "FEISHU_WEBHOOK_SECRET" if signs else "FEISHU_WEBHOOK_URL"
     if here.environ.get(key):  # it wins over whatever `install` keeps
         return fail(text, msg("correct it in the environment: {}", key))
-    return fail(text, f"{INSTALL} {'--secret TEXT' if signs else BOT_OPTIONS}")
+    return fail(text, f"{INSTALL} {'--secret TEXT' if signs else checks.BOT_OPTIONS}")
 
 
 def check_clock(here: DoctorContext) -> Iterator[Finding]:
@@ -592,10 +564,10 @@ def check_joined(here: DoctorContext, url: str) -> Finding:
         return fail(msg("this machine has not joined {}", url), join)
     if here.status is None:
         return warn(NO_SERVER, INSTALL)
-    row = row_of(here, "gateway")
+    row = here.channel("gateway")
     if not row or row.get("url", url) != url:
         return fail(msg("the server does not use the gateway yet"), RESTART)
-    finding = channel_finding({**row, "url": url})
+    finding = checks.channel_finding({**row, "url": url})
     if finding.state != OK:
         return finding
     if row.get("detail"):
@@ -606,22 +578,19 @@ def check_joined(here: DoctorContext, url: str) -> Finding:
 # The numbers a phone shows when a tap fails: what each means, and what repairs it.
 
 
-PHONE_CODES = (
-    (
-        (108002, 200671, 200672),
+PHONE_CODES = {
+    (108002, 200671, 200672): (
         msg(
             "the program that got the tap answered it wrongly: often a second program "
             "on the same app"
         ),
         msg("feishuperm doctor counts the app's connections"),
     ),
-    (
-        (200080, 300000),
+    (200080, 300000): (
         msg("Feishu had an error of its own"),
         msg("tap again in a minute"),
     ),
-    (
-        (200340, 200345, 200346, 200347),
+    (200340, 200345, 200346, 200347): (
         msg(
             "Feishu could not deliver the tap: the app's callback card.action.trigger "
             "is not subscribed, not set to the long connection or not published; or no "
@@ -629,31 +598,27 @@ PHONE_CODES = (
         ),
         msg("feishuperm doctor names which, feishuperm install --rescan subscribes it"),
     ),
-    (
-        (200341,),
+    (200341,): (
         msg(
             "the server did not answer the tap within 3 seconds: it was busy or "
             "restarting, or its connection was half dead"
         ),
         msg("feishuperm status, then tap again: nothing is decided twice"),
     ),
-    (
-        (200342, 200343),
+    (200342, 200343): (
         msg("the app's callback is set to a web address, and nobody answers there"),
         msg("set it to the long connection: feishuperm doctor names the page"),
     ),
-    (
-        (200530, 200861, 230099),
+    (200530, 200861, 230099): (
         msg("Feishu could not draw the card"),
         msg("tap again; if it stays: feishuperm doctor"),
     ),
-    (
-        (200673, 200830),
+    (200673, 200830): (
         msg("the tap arrived, but Feishu could not draw the new card"),
         msg("the inbox shows what was decided: feishuperm status"),
     ),
-)
-CODES = {code: row[1:] for row in PHONE_CODES for code in row[0]}
+}
+CODES = {code: row for codes, row in PHONE_CODES.items() for code in codes}
 
 
 # The examination.

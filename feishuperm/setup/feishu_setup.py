@@ -12,6 +12,7 @@ import os
 import socket
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -25,14 +26,8 @@ from feishuperm.lib.post import call
 from feishuperm.lib.terminal import ask, complain, say, show
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
-from feishuperm.setup.checks import (
-    app_findings,
-    app_owner,
-    await_tap,
-    bot_id,
-    edit,
-    send_hello,
-)
+from feishuperm.setup import checks
+from feishuperm.setup.checks import edit
 from feishuperm.setup.claude_settings import RULES, listing
 from feishuperm.setup.config_env import (
     BOT,
@@ -42,7 +37,7 @@ from feishuperm.setup.config_env import (
     ask_wait,
 )
 from feishuperm.setup.scan import Created, Scan, Screen, is_open_id
-from feishuperm.setup.service import can_listen, free_port
+from feishuperm.setup.service import can_listen, free_port, url_of
 from feishuperm.setup.status import settled_status
 from feishuperm.setup.steps import Manifest, remove_file
 
@@ -69,13 +64,11 @@ class Address(NamedTuple):
 
 def addresses(hosts: Iterable[str] | None = None) -> list[Address]:
     """This machine's addresses for a phone, the narrowest first."""
-    rows = {}
-    for host in own_hosts() if hosts is None else hosts:
-        exposes = exposed_to(host)
-        if exposes:
-            rows[host] = Address(host, exposes)
+    found = dict.fromkeys(own_hosts() if hosts is None else hosts)
+    rows = [Address(host, exposed_to(host)) for host in found]
     order = (IN_TAILNET, IN_NETWORK, IN_WORLD)
-    return sorted(rows.values(), key=lambda row: order.index(row.exposes))[:SHOWN]
+    rows = [row for row in rows if row.exposes]
+    return sorted(rows, key=lambda row: order.index(row.exposes))[:SHOWN]
 
 
 def exposed_to(host: str) -> str:
@@ -92,21 +85,14 @@ def own_hosts() -> list[str]:
     """Addresses that this machine has, as far as it says so without asking anybody."""
     hosts = []
     for family, far in FAR:
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((far, 9))
-                hosts.append(str(probe.getsockname()[0]))
-        except OSError:
-            continue
-    try:
-        named = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
-    except OSError:
-        named = []
-    return [*hosts, *(str(row[4][0]).partition("%")[0] for row in named)]
-
-
-def url_of(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((far, 9))
+            hosts.append(str(probe.getsockname()[0]))
+    with suppress(OSError):
+        name = socket.gethostname()
+        named = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        hosts += [str(row[4][0]).partition("%")[0] for row in named]
+    return hosts
 
 
 def is_out_of_reach(settings: Settings) -> bool:
@@ -126,16 +112,15 @@ def advise(settings: Settings, rows: list[Address]) -> None:
 
 
 PORT = "CALLBACK_SERVER_PORT"
+AGAIN = msg(
+    "The secret is wrong, the address is right. Secret (empty: another address): "
+)
 
 
 class BotQuestions:
     """One conversation about a bot; what it led to is in `config`."""
 
-    def __init__(
-        self,
-        config: WantedConfig,
-        own_port: Callable[[], int] = int,
-    ) -> None:
+    def __init__(self, config: WantedConfig, own_port: Callable[[], int] = int) -> None:
         self.config = config
         self.own_port = own_port  # that our own server holds
         self.offered = False  # addresses that a phone can open
@@ -146,26 +131,29 @@ class BotQuestions:
         if not self.config.has_new_bot():
             return False
         self.tried = True
-        self.offer_addresses()
-        return not self._taken()
+        return not self._takes_card()
 
     def ask(self) -> bool:
         """Ask for the bot until it works or the person gives up; then True too."""
         say("In Feishu: open the group's settings, add a custom bot, copy its address.")
         later = translate("Webhook address (empty: later, use the inbox): ")
-        while True:
-            url = input(later).strip()
-            if not url:
-                return True
-            if not _is_address(url):
+        new = self.config.new
+        while url := input(later).strip():
+            try:
+                parse_setting(BY_KEY[BOT[0]], url)
+            except UsageError as error:
+                say(message_of(error))
                 continue
-            question = translate("Signing secret (empty: none): ")
-            secret = getpass.getpass(question).strip()
-            if self._accept(url, secret):
+            secret = _hidden(msg("Signing secret (empty: none): "))
+            new[BOT[0]] = url
+            if secret or self.config.old.get(BOT[1]):
+                new[BOT[1]] = secret  # not the old bot's
+            if self._takes_card():
                 say("a test card was sent to the group")
                 self.tried = True
-                self.config.new.update(self.config.with_surface("webhook"))
-                return True
+                new.update(self.config.with_surface("webhook"))
+                break
+        return True
 
     def offer_addresses(self) -> None:
         """Before a card is sent whose buttons no phone can open: say so, and choose."""
@@ -183,50 +171,34 @@ class BotQuestions:
             return
         while chosen := ask("Choose one [Enter: leave it]: "):
             if chosen.isdecimal() and 0 < int(chosen) <= len(rows):
-                self._take_address(rows[int(chosen) - 1].host)
+                port, hosts = settings.callback_server_port, ("0.0.0.0", "::")
+                if port != self.own_port() and not can_listen(hosts, port):
+                    port = free_port(hosts)
+                url = url_of(rows[int(chosen) - 1].host, port)
+                self.config.new.update({PORT: str(port), URL: url})
                 return
 
-    def _take_address(self, host: str) -> None:
-        settings = self.config.settings()
-        port, hosts = settings.callback_server_port, ("0.0.0.0", "::")
-        if port != self.own_port() and not can_listen(hosts, port):
-            port = free_port(hosts)
-        self.config.new.update({PORT: str(port), URL: url_of(host, port)})
-
-    def _accept(self, url: str, secret: str) -> bool:
-        """Take a bot that works into the settings."""
-        new = self.config.new
-        new[BOT[0]] = url
-        if secret or self.config.old.get(BOT[1]):
-            new[BOT[1]] = secret  # not the old bot's
-        self.offer_addresses()
-        return self._taken()
-
-    def _taken(self) -> bool:
-        """Whether the bot works; what Feishu refused is never written."""
-        if self._takes_card():
-            return True
-        for key in BOT:
-            self.config.new.pop(key, None)
-        return False
-
     def _takes_card(self) -> bool:
-        """Whether Feishu takes a card; a wrong secret is asked for again, alone."""
-        while True:
-            result = send_hello(self.config.settings())
-            if result.ok:
-                return True
+        """Whether Feishu takes a card; a wrong secret is asked for again, alone.
+
+        What Feishu refused is never written.
+        """
+        self.offer_addresses()
+        new = self.config.new
+        while not (result := checks.send_hello(self.config.settings())).ok:
             say("Feishu did not accept the test card: {}", result.message)
-            if result.code != feishu.BAD_SIGN:
-                return False
-            question = msg(
-                "The secret is wrong, the address is right. Secret (empty: "
-                "another address): "
-            )
-            secret = getpass.getpass(translate(question)).strip()
+            secret = _hidden(AGAIN) if result.code == feishu.BAD_SIGN else ""
             if not secret:
+                for key in BOT:
+                    new.pop(key, None)
                 return False
-            self.config.new[BOT[1]] = secret
+            new[BOT[1]] = secret
+        return True
+
+
+def _hidden(question: str) -> str:
+    """What a person types unseen."""
+    return getpass.getpass(translate(question)).strip()
 
 
 def tell_out_of_reach(config: WantedConfig) -> None:
@@ -238,16 +210,6 @@ def tell_out_of_reach(config: WantedConfig) -> None:
     advise(settings, rows)
     example = url_of(rows[0].host, settings.callback_server_port) if rows else "URL"
     say("to set one: feishuperm install --callback-url {}", example)
-
-
-def _is_address(url: str) -> bool:
-    """Whether it can be a bot's; says why not."""
-    try:
-        parse_setting(BY_KEY[BOT[0]], url)
-    except UsageError as error:
-        say(message_of(error))
-        return False
-    return True
 
 
 # The app: made by a scan or given, its owner named, a tap awaited.
@@ -315,12 +277,8 @@ class AppSetup:
         self._write(values)
         left = self.config.old.get(APP_ID, "")
         if left not in ("", created.app_id):  # its secret is gone from here
-            page = f"{base}/app/{left}"
-            say(
-                "app {} is no longer used here, but still exists in Feishu: {}",
-                left,
-                page,
-            )
+            said = msg("app {} is no longer used here, but still exists in Feishu: {}")
+            say(said, left, f"{base}/app/{left}")
 
     def _people(self, open_id: str) -> dict[str, str]:
         """The owner alone; while nobody knows them, the app must not be used."""
@@ -343,32 +301,29 @@ class AppSetup:
 
     def given(self) -> bool:
         """Ask for an app that is there; whether it can be used."""
-        while True:
-            app_id = input(translate("App ID (cli_..., empty: back): ")).strip()
-            if not app_id:
-                return False
-            secret = getpass.getpass(translate("App secret: ")).strip()
+        while app_id := input(translate("App ID (cli_..., empty: back): ")).strip():
+            secret = _hidden(msg("App secret: "))
             problem = self._problem(app_id, secret)
-            if not problem:
-                break
-            say(problem)
-        is_lark = self.config.settings().feishu_base_url == LARK
-        self._keep(Created(app_id, secret, "", is_lark))
-        self.is_new = True
-        self.name_owner(asks=True)
-        return True
+            if problem:
+                say(problem)
+                continue
+            is_lark = self.config.settings().feishu_base_url == LARK
+            self._keep(Created(app_id, secret, "", is_lark))
+            self.is_new = True
+            self.name_owner(asks=True)
+            return True
+        return False
 
     def _problem(self, app_id: str, secret: str) -> str:
         """What is wrong with an id and a secret, if anything."""
         if not secret:
             return msg("the App Secret is missing; it is on the app's credentials page")
+        given = {APP_ID: app_id, APP_SECRET: secret}
         try:
-            parse_setting(BY_KEY[APP_ID], app_id)
+            settings = Settings({**self.config.old, **self.config.new, **given})
         except SettingError as error:
             return message_of(error)
-        values = {**self.config.old, **self.config.new}
-        values.update({APP_ID: app_id, APP_SECRET: secret})
-        token = app_of(Settings(values)).fetch_token()
+        token = app_of(settings).fetch_token()
         return "" if token.ok else msg("Feishu does not accept it: {}", token.message)
 
     # Whose it is.
@@ -380,16 +335,19 @@ class AppSetup:
         """
         settings = self.config.settings()
         api = app_of(settings)
-        if self.has_people() and bot_id(api) not in settings.feishu_owner_id:
+        if self.has_people() and checks.bot_id(api) not in settings.feishu_owner_id:
             return
-        owner = app_owner(api)
+        owner = checks.app_owner(api)
         if asks or not owner:
-            owner = self._asked_owner(owner)
+            usual = msg("{}, the app's owner", owner) if owner else msg("later")
+            prompt = translate("Your open_id, ou_... [{}]: ", usual)
+            while (typed := input(prompt).strip()) and not is_open_id(typed):
+                pass
+            owner = typed or owner
         if owner:
             self._write(self._people(owner))
         else:
-            command = self.command()
-            say("the app is not used until it has an owner: {} install", command)
+            say("the app is not used until it has an owner: {} install", self.command())
 
     def needs_owner(self) -> bool:
         """Whether nobody owns the app, or an install died before that was looked at."""
@@ -403,15 +361,6 @@ class AppSetup:
             return False
         return True
 
-    def _asked_owner(self, owner: str) -> str:
-        """The person's own word; Enter takes the owner that Feishu names, if any."""
-        usual = msg("{}, the app's owner", owner) if owner else msg("later")
-        prompt = translate("Your open_id, ou_... [{}]: ", usual)
-        while True:
-            open_id = input(prompt).strip() or owner
-            if not open_id or is_open_id(open_id):
-                return open_id
-
     # Whether it works.
 
     def verify(self, socket: str) -> None:
@@ -419,7 +368,7 @@ class AppSetup:
         settings = self.config.settings()
         status = settled_status(socket, CONNECT_SECONDS)
         by_hand = edit(config_path(self.manifest.environ))
-        found = app_findings(settings, app_of(settings), status, by_hand)
+        found = checks.app_findings(settings, app_of(settings), status, by_hand)
         for state, text, fix in found:
             if state != OK:
                 words = [translate(part) for part in (word(state), text, fix)]
@@ -430,15 +379,11 @@ class AppSetup:
         """A card to the owner; their tap proves the whole way, and that it is them."""
         say("A card is on its way to you in Feishu: tap a button (Ctrl-C: later).")
         try:
-            tap = await_tap(socket, seconds)
+            checks.await_tap(socket, seconds)
         except KeyboardInterrupt:
             say("later: {} test-card", self.command())
-            return
-        failure = tap.failure()
-        if failure is not None:
-            complain(failure)
-            return
-        tap.tell()
+        except FeishupermError as error:
+            complain(error)
 
 
 # The conversation.
@@ -465,10 +410,7 @@ class Questions:
     """One conversation; what it led to is in `config`, `bot` and `mode`."""
 
     def __init__(
-        self,
-        config: WantedConfig,
-        app: AppSetup,
-        own_port: Callable[[], int] = int,
+        self, config: WantedConfig, app: AppSetup, own_port: Callable[[], int] = int
     ) -> None:
         self.config = config
         self.app = app
@@ -505,9 +447,9 @@ class Questions:
             "3": self.bot.ask,
             "4": self._inbox_only,
         }
+        usual = "1"
         if kept:
-            ways["5"] = lambda: True
-        usual = "5" if kept else "1"
+            usual, ways["5"] = "5", lambda: True
         while True:
             say(WHERE)
             if kept:

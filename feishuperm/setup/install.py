@@ -26,37 +26,11 @@ from feishuperm.messages import msg, word
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.names import SUPERVISOR_PROGRAM
 from feishuperm.models.settings import Settings
+from feishuperm.setup import claude_settings as claude
+from feishuperm.setup import service as server
 from feishuperm.setup.checks import BOT_OPTIONS, send_hello
-from feishuperm.setup.claude_settings import (
-    DEFAULT_MODE,
-    KIND_EVENTS,
-    RULES,
-    ClaudeStep,
-    Registration,
-    asking_commands,
-    guarded,
-    permission_mode,
-    registrations,
-    rules_of,
-    settings_text,
-    unguarded,
-    written_hooks,
-)
 from feishuperm.setup.config_env import BOT, SECONDS, ConfigStep, WantedConfig
 from feishuperm.setup.feishu_setup import AppSetup, Questions, tell_out_of_reach
-from feishuperm.setup.service import (
-    SERVICE_MANAGERS,
-    Service,
-    ServiceStep,
-    background_pid,
-    choose_service,
-    hand_over,
-    is_server,
-    port_of,
-    recorded_service,
-    running_status,
-    wait_until_running,
-)
 from feishuperm.setup.status import inbox_link
 from feishuperm.setup.steps import (
     Manifest,
@@ -83,10 +57,10 @@ class Install:
         # socket is somebody's own and stays.
         self.socket = ""  # where the running server was met; empty: where it should
         named = self.config.has("PERMISSION_SOCKET_PATH")
-        self.status = running_status() if named else None
+        self.status = server.running_status() if named else None
         recorded = self.manifest.record("service").get("socket", "")
         if self.status is None and recorded:
-            self.socket, self.status = recorded, running_status(recorded)
+            self.socket, self.status = recorded, server.running_status(recorded)
         command = partial(self.command, "feishuperm")
         self.app = AppSetup(self.config, self.manifest, options, command)
         self.questions = Questions(self.config, self.app, self.own_port)
@@ -101,11 +75,12 @@ class Install:
             say("would {}", row)
         stale = bool(changes) or self.status is None or self.is_stale()
         if stale and not self.options.no_service:
-            say(
-                msg("would start the server")
-                if not self.status
-                else msg("would restart it")
+            how = (
+                msg("would restart it")
+                if self.status
+                else msg("would start the server")
             )
+            say(how)
         if not changes:
             say("nothing to change")
         return 0
@@ -133,48 +108,37 @@ class Install:
     def ask(self) -> None:
         """On a terminal, ask for what nothing else says."""
         if self.options.rescan:
-            self.rescan()
+            app_id = self.config.settings().feishu_app_id
+            if not app_id:
+                problem = msg("there is no app yet")
+                raise FeishupermError(problem, "feishuperm install --setup")
+            self.app.scan(app_id)
         if self.options.no_input or not can_ask():
             return
-        self.choose_language()
-        self.questions.ask(self.asks_place(), self.asks_mode(), self.asks_wait())
-        self.mode = self.mode or self.questions.mode
-
-    def rescan(self) -> None:
-        """Let a person add to the app what it lacks. Raises FeishupermError."""
-        app_id = self.config.settings().feishu_app_id
-        if not app_id:
-            raise FeishupermError(
-                msg("there is no app yet"), "feishuperm install --setup"
-            )
-        self.app.scan(app_id)
-
-    def is_first(self) -> bool:
-        """Whether nothing was asked before: a later run only does what it is told."""
-        return not self.manifest.record("program")
-
-    def asks_place(self) -> bool:
-        """Whether to ask where requests go."""
-        is_said = self.app.is_set or self.config.has(BOT[0])
-        return bool(self.options.setup or (self.is_first() and not is_said))
-
-    def asks_wait(self) -> bool:
-        """Whether to ask how long a request waits."""
-        is_said = self.options.wait or self.config.has(SECONDS)
-        return bool(self.options.setup or (self.is_first() and not is_said))
-
-    def choose_language(self) -> None:
-        """Take a new user's language from a locale that names one, and say so."""
         named = language.of_locale(self.environ)
         if named and self.is_first() and not self.config.has(language.KEY):
             self.config.new[language.KEY] = named
             say("language: English, from your locale (--lang zh changes it)")
+        self.questions.ask(*self.open_questions())
+        self.mode = self.mode or self.questions.mode
 
-    def asks_mode(self) -> bool:
-        """Whether to ask if Claude Code should ask."""
-        is_said = self.options.no_hooks or self.mode or self.options.ask_list
-        wanted = self.options.setup or self.is_first()
-        return bool(wanted and not is_said and self.needs_mode())
+    def open_questions(self) -> tuple[bool, bool, bool]:
+        """Whether to ask where requests go, what Claude Code asks, and how long."""
+        options, has = self.options, self.config.has
+        if not options.setup and not self.is_first():
+            return False, False, False  # a later run only does what it is told
+        has_place = self.app.is_set or has(BOT[0])
+        has_mode = options.no_hooks or self.mode or options.ask_list
+        has_wait = options.wait or has(SECONDS)
+        return (
+            bool(options.setup or not has_place),
+            bool(not has_mode and self.needs_mode()),
+            bool(options.setup or not has_wait),
+        )
+
+    def is_first(self) -> bool:
+        """Whether this is the first install here, or the one before died early."""
+        return not self.manifest.record("program")
 
     def try_app(self) -> None:
         """Look at a new app, and wait for a tap."""
@@ -208,7 +172,7 @@ class Install:
             again = f"{self.command('feishuperm')} test-card"
             warn("the bot is saved anyway; once that is fixed: {}", again)
 
-    def tell(self, service: Service | None) -> None:
+    def tell(self, service: server.Service | None) -> None:
         """Where the inbox is, what is odd, and what to do now."""
         program = self.command("feishuperm")
         if service is not None:
@@ -217,9 +181,10 @@ class Install:
                 say("note: {}", service.keeps)
         for note in self.notes():
             say("note: {}", note)
+        reaches_phone = bool(self.config.settings().surfaces() - {"inbox"})
         if not self.options.no_hooks:
-            say(self.what_now(), program=program)
-        trial = "test-card" if self.reaches_phone() else "demo"
+            say(self.what_now(reaches_phone), program=program)
+        trial = "test-card" if reaches_phone else "demo"
         say(
             "to try it: {program} {trial}; if something is wrong: {program} doctor",
             program=program,
@@ -229,15 +194,17 @@ class Install:
         if folder not in self.environ.get("PATH", "").split(os.pathsep):
             say("hint: {}", f'export PATH={shlex.quote(folder)}:"$PATH"')
 
-    def what_now(self) -> str:
+    def what_now(self, reaches_phone: bool) -> str:
         """The one thing to do next, and what happens then."""
-        if self.needs_mode() and not rules_of(settings_text(self.settings_path())):
+        if self.needs_mode() and not claude.rules_of(
+            claude.settings_text(self.settings_path())
+        ):
             return msg(
                 "Now start a new claude session. In auto mode it rarely asks; to be "
                 "asked before\n"
                 "it pushes, publishes or deletes: {program} install --ask-list"
             )
-        if not self.reaches_phone():
+        if not reaches_phone:
             return msg(
                 "Now open the inbox and start a new claude session. Its requests "
                 "appear\n"
@@ -250,24 +217,20 @@ class Install:
             "comes to your phone."
         )
 
-    def reaches_phone(self) -> bool:
-        return bool(self.config.settings().surfaces() - {"inbox"})
-
     def notes(self) -> Iterator[str]:
         """What does not do what the person who installs may think it does."""
-        silent = self.kinds_without_card()
+        settings = self.config.settings()
+        pushed = settings.feishuperm_notify
+        silent = ",".join(kind for kind in self.kinds_there() if kind not in pushed)
         if silent:
             yield msg("add {} to FEISHUPERM_NOTIFY to get cards for them too", silent)
-        surfaces = self.config.settings().surfaces()
-        if self.config.has_new_bot() and "webhook" not in surfaces:
+        if self.config.has_new_bot() and "webhook" not in settings.surfaces():
             yield msg("FEISHUPERM_SURFACES does not list webhook: the bot gets nothing")
         for path in () if self.options.no_hooks else self.other_hooks():
-            yield (
-                msg(
-                    "{} has feishuperm's hook in another form: where both are used, "
-                    "each request is asked twice; remove feishuperm-hook from one",
-                    path,
-                )
+            yield msg(
+                "{} has feishuperm's hook in another form: where both are used, "
+                "each request is asked twice; remove feishuperm-hook from one",
+                path,
             )
 
     def other_hooks(self) -> list[str]:
@@ -280,28 +243,26 @@ class Install:
         if not self.options.project:
             records = self.manifest.records
             paths += [name[9:] for name in records if name.startswith("settings:")]
-        asking = asking_commands(own)
+        asking = claude.asking_commands(own)
         return [
             path
             for path in dict.fromkeys(paths)
-            if path != own and asking_commands(path) - asking
+            if path != own and claude.asking_commands(path) - asking
         ]
 
-    def conclude(self, changed: bool, service: Service | None) -> None:
+    def conclude(self, changed: bool, service: server.Service | None) -> None:
         """What was done, and what runs now."""
         running = ""
         if service is not None:
-            running = msg(
-                " and running ({}, pid {})",
-                word(service.kind),
-                self.status_after["pid"],
-            )
+            kind, pid = word(service.kind), self.status_after["pid"]
+            running = msg(" and running ({}, pid {})", kind, pid)
         if changed:
-            say("feishuperm {} is installed{}", __version__, running)
+            done = msg("feishuperm {} is installed{}", __version__, running)
         elif self.started:
-            say("feishuperm {} is started again{}", __version__, running)
+            done = msg("feishuperm {} is started again{}", __version__, running)
         else:
-            say("feishuperm {} is up to date{}", __version__, running)
+            done = msg("feishuperm {} is up to date{}", __version__, running)
+        say(done)
 
     # The steps.
 
@@ -323,98 +284,97 @@ class Install:
         steps.append(ConfigStep(manifest, self.config.new))
         if not options.no_service:
             socket = settings.permission_socket_path
-            steps.append(ServiceStep(manifest, self.service(), socket))
+            steps.append(server.ServiceStep(manifest, self.service(), socket))
         return steps
 
-    def claude_step(self, settings: Settings) -> ClaudeStep:
+    def claude_step(self, settings: Settings) -> claude.ClaudeStep:
         options, cap = self.options, ("env", CAP_VARIABLE)
         needs_cap = wanted_cap(settings.supervisor_max_iterations)
         gone = event_names(options.no_events)
         if options.no_supervisor:
             gone.append(SUPERVISOR_PROGRAM)
-        return ClaudeStep(
+        return claude.ClaudeStep(
             self.manifest,
             self.settings_path(),
             self.hooks(settings),
-            values={DEFAULT_MODE: self.mode} if self.mode else {},
+            values={claude.DEFAULT_MODE: self.mode} if self.mode else {},
             absent={cap: needs_cap} if options.supervisor else {},
-            rules=RULES if options.ask_list or self.questions.wants_list else (),
+            rules=claude.RULES if options.ask_list or self.questions.wants_list else (),
             away=gone,
             away_values=(cap,) if options.no_supervisor else (),
             away_rules=options.no_ask_list,
             brief=self.questions.wants_list,
         )
 
-    def hooks(self, settings: Settings) -> list[tuple[Registration, str]]:
+    def hooks(self, settings: Settings) -> list[tuple[claude.Registration, str]]:
         """The entries for Claude Code's settings, with their commands."""
         events = event_names(self.options.events)
-        rows = registrations(
+        rows = claude.registrations(
             settings.permission_request_timeout + settings.permission_hold,
-            [*events, *(kind for kind in self.kinds_there() if kind not in events)],
+            dict.fromkeys([*events, *self.kinds_there()]),
             self.options.supervisor,
             settings.supervisor_timeout,
             settings.supervisor_stop_timeout,
             exactly=bool(self.options.wait) or self.questions.waits,
         )
         record = self.manifest.record(f"settings:{self.settings_path()}")
-        return self.with_commands(rows, self.options.shared or is_shared(record))
+        return self.with_commands(rows, record, self.options.shared)
 
     def kinds_there(self) -> list[str]:
         """The kinds that an earlier install has registered: they wait as long."""
         record = self.manifest.record(f"settings:{self.settings_path()}")
         own = own_commands(self.manifest.record("program"))
-        rows = written_hooks(record, own) if record else []
+        rows = claude.written_hooks(record, own) if record else []
         gone = event_names(self.options.no_events)
         there = dict.fromkeys(row.kind for row in rows if row.kind)
         return [kind for kind in there if kind not in gone]
 
-    def kinds_without_card(self) -> str:
-        """The kinds that only the inbox shows, by their words for the setting."""
-        pushed = self.config.settings().feishuperm_notify
-        return ",".join(kind for kind in self.kinds_there() if kind not in pushed)
-
-    def other_claude_steps(self) -> list[Step]:
+    def other_claude_steps(self) -> Iterator[Step]:
         """Other files with our hooks, which have to name a program that moves."""
         own = own_commands(self.manifest.record("program"))
-        steps: list[Step] = []
         for name, record in self.manifest.records.items():
             path = record.get("path", "")
             if name != f"settings:{path}" or path == self.settings_path():
                 continue
-            rows = written_hooks(record, own)
-            hooks = self.with_commands(rows, is_shared(record))
+            hooks = self.with_commands(claude.written_hooks(record, own), record)
             if hooks:
-                steps.append(ClaudeStep(self.manifest, path, hooks))
-        return steps
+                yield claude.ClaudeStep(self.manifest, path, hooks)
 
     def with_commands(
-        self, rows: Iterable[Registration], shared: bool
-    ) -> list[tuple[Registration, str]]:
-        command = guarded if shared else self.hook_command
+        self, rows: Iterable[claude.Registration], record: Record, shared: bool = False
+    ) -> list[tuple[claude.Registration, str]]:
+        """The rows and what each runs; in a shared file, also without the program."""
+        written = record.get("commands", [])
+        shared = shared or any(
+            claude.unguarded(command) != command for command in written
+        )
+        command = claude.guarded if shared else self.hook_command
         return [(row, command(row.program, row.kind)) for row in rows]
 
-    def service(self) -> Service:
+    def service(self) -> server.Service:
         """How to keep the server running. Raises where that cannot work."""
         program = self.link("feishuperm")
         if not self.options.service:
-            return choose_service(program, self.environ)
-        service = SERVICE_MANAGERS[self.options.service](program, self.environ)
+            return server.choose_service(program, self.environ)
+        service = server.SERVICE_MANAGERS[self.options.service](program, self.environ)
         service.must_work()
         return service
 
     # The server.
 
-    def apply(self, steps: list[Step], changes: dict[str, list[str]]) -> Service | None:
+    def apply(
+        self, steps: list[Step], changes: dict[str, list[str]]
+    ) -> server.Service | None:
         """Make the changes; the server is restarted only for those it must notice.
 
         What Feishu says of an app is asked by a server that has just started.
         """
-        kinds = (ProgramStep.name, ConfigStep.name, ServiceStep.name)
+        kinds = (ProgramStep.name, ConfigStep.name, server.ServiceStep.name)
         noticed = any(changes.get(name) for name in kinds) or self.is_stale()
         noticed = noticed or self.app.is_new
         before = self.manifest.record("service")
         for step in steps:
-            if not isinstance(step, ServiceStep):
+            if not isinstance(step, server.ServiceStep):
                 step.apply()
                 continue
             try:
@@ -425,31 +385,31 @@ class Install:
             return step.service
         return None
 
-    def start(self, step: ServiceStep, restart: bool) -> None:
+    def start(self, step: server.ServiceStep, restart: bool) -> None:
         """Let the server of before give way to the new one."""
         if restart and self.status is not None:
-            waiting = hand_over(self.socket)
+            waiting = server.hand_over(self.socket)
             if waiting:
                 say("  {}", waiting)
         step.apply()
         if restart:
             self.started = True
             step.service.start()
-        self.status_after = wait_until_running()
+        self.status_after = server.wait_until_running()
 
     def bring_back(self, record: Record) -> None:
         """Let the server of before run again, since the new one does not come."""
-        if not record or self.status is None or running_status() is not None:
+        if not record or self.status is None or server.running_status() is not None:
             return
-        service = recorded_service(record, self.environ)
+        service = server.recorded_service(record, self.environ)
         if not os.path.exists(service.program):  # it has moved
-            service = SERVICE_MANAGERS[service.kind](
+            service = server.SERVICE_MANAGERS[service.kind](
                 self.link("feishuperm"), self.environ
             )
         try:
-            ServiceStep(self.manifest, service, record["socket"]).apply()
+            server.ServiceStep(self.manifest, service, record["socket"]).apply()
             service.start()
-            wait_until_running()
+            server.wait_until_running()
         except FeishupermError as error:
             warn("the previous server does not start either: {}", error)
         else:
@@ -464,20 +424,21 @@ class Install:
             return False
         started = float(self.status["started"])
         archive = self.manifest.record("program").get("archive", "")
-        paths = (config_path(self.environ), archive)
-        return any(modified(path) > started for path in paths) or is_open(
-            self.status.get("socket", "")
-        )
+        if max(modified(config_path(self.environ)), modified(archive)) > started:
+            return True
+        try:
+            mode = os.stat(self.status.get("socket", "")).st_mode
+        except OSError:
+            return False
+        return stat.S_IMODE(mode) != 0o600  # which our server gives it
 
     def own_port(self) -> int:
         """The port the server of the earlier install listens on, 0 without one."""
         if self.status is not None:
-            return port_of(self.status)
+            return server.port_of(self.status)
         program = self.manifest.record("service").get("program", "")
-        pid = background_pid(self.environ)
-        if is_server(pid, program):
-            return Settings(self.config.old).callback_server_port  # it is stuck
-        return 0
+        is_stuck = server.is_server(server.background_pid(self.environ), program)
+        return Settings(self.config.old).callback_server_port if is_stuck else 0
 
     # Places.
 
@@ -512,13 +473,7 @@ class Install:
 
     def needs_mode(self) -> bool:
         """Whether interactive sessions would start in a mode that asks rarely."""
-        mode = permission_mode(self.settings_path())
-        return mode in ("", "auto")
-
-
-def is_shared(record: Record) -> bool:
-    """Whether a settings file has the hooks in the form for people without it."""
-    return any(unguarded(command) != command for command in record.get("commands", []))
+        return claude.permission_mode(self.settings_path()) in ("", "auto")
 
 
 def absolute(path: str) -> str:
@@ -532,18 +487,10 @@ def absolute(path: str) -> str:
         ) from None
 
 
-def is_open(path: str) -> bool:
-    """Whether a socket has another mode than the one our server gives it."""
-    try:
-        return stat.S_IMODE(os.stat(path).st_mode) != 0o600
-    except OSError:
-        return False
-
-
 def event_names(given: str) -> list[str]:
     """The events of a comma list. Raises UsageError for one Claude Code never sends."""
     names = [name.strip() for name in given.split(",") if name.strip()]
-    events = (*KIND_EVENTS, *HOOK_EVENTS)
+    events = (*claude.KIND_EVENTS, *HOOK_EVENTS)
     for name in names:
         if name not in events:
             near = difflib.get_close_matches(name, events, 1)

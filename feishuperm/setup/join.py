@@ -27,13 +27,13 @@ from feishuperm.lib.terminal import say, warn
 from feishuperm.messages import msg
 from feishuperm.models.settings import BY_KEY, host_is_local, parse_setting, url_host
 from feishuperm.protocol.machine import MachineWire
+from feishuperm.setup import service as server
 from feishuperm.setup.config_env import (
     ConfigStep,
     WantedConfig,
     drop_keys,
     merge_config,
 )
-from feishuperm.setup.service import Run, SystemdService, run_quietly, tries
 from feishuperm.setup.steps import (
     Manifest,
     ProgramStep,
@@ -46,13 +46,13 @@ from feishuperm.setup.steps import (
 
 Dial = Callable[[str], tuple[socket.socket, bytes]]
 Show = Callable[[str], object]
+Message = dict[str, Any]
 
 KEY, GRANTS = "FEISHUPERM_GATEWAY", "FEISHUPERM_GATEWAY_GRANTS"
 STEP_SECONDS = 1.0  # between two looks at the clock
 RECEIVE_SIZE = 65536
 STORED_SECONDS = 10.0  # for the gateway's last word
 LONGEST_SECONDS = 86400.0  # that a code may be good for
-UNREADABLE = msg("the gateway's answer cannot be read")
 
 
 def check_url(url: str, allow_http: bool) -> str:
@@ -99,8 +99,8 @@ class Pairing:
             self._wire.receive_data(rest, self._clock())
             self._expect("hello")
             self._wire.send("join", name=name, user=_user(), owner=owner)
-            self._show(self._read_code(self._expect("code")))
-            own = self._read_joined(self._expect("joined"))
+            self._show(self._expect("code", self._read_code))
+            own: Enrolment = self._expect("joined", self._read_joined)
             if not agree(own):
                 raise FeishupermError(msg("not joined: nothing was stored"))
             enrolment.save_coming(own)
@@ -109,36 +109,34 @@ class Pairing:
             self._expect("enrolled")
             return own
 
-    def _read_code(self, message: dict[str, Any]) -> str:
-        try:
-            code, seconds = str(message["code"]), float(message["seconds"])
-        except (KeyError, TypeError, ValueError, OverflowError):
-            raise FeishupermError(UNREADABLE) from None
+    def _read_code(self, message: Message) -> str:
+        code, seconds = str(message["code"]), float(message["seconds"])
         if not 0 < seconds <= LONGEST_SECONDS:
-            raise FeishupermError(UNREADABLE)
+            raise ValueError
         self._until = self._clock() + seconds
         return code
 
-    def _read_joined(self, message: dict[str, Any]) -> Enrolment:
-        try:
-            machine, name, owner = (
-                str(message[key]) for key in ("machine", "name", "owner")
-            )
-            key = bytes.fromhex(str(message["key"]))
-        except (KeyError, ValueError):
-            raise FeishupermError(UNREADABLE) from None
-        if len(key) != 32 or not machine or not owner:
-            raise FeishupermError(UNREADABLE)
+    def _read_joined(self, message: Message) -> Enrolment:
+        machine, name, owner, key = (
+            str(message[key]) for key in ("machine", "name", "owner", "key")
+        )
+        key = bytes.fromhex(key).hex()
+        if len(key) != 64 or not machine or not owner:
+            raise ValueError
         owner_name = str(message.get("owner_name", ""))
-        return Enrolment(self._url, machine, name, owner, owner_name, (key.hex(),))
+        return Enrolment(self._url, machine, name, owner, owner_name, (key,))
 
-    def _expect(self, kind: str) -> dict[str, Any]:
-        """The next message, which must be of this kind."""
+    def _expect(self, kind: str, read: Callable[[Message], Any] = dict) -> Any:
+        """What is read from the next message, which must be of this kind."""
         while True:
-            message: dict[str, Any] | None = self._wire.next_event()
+            message: Message | None = self._wire.next_event()
             self._sock.sendall(self._wire.data_to_send())
             if message is not None and message["t"] == kind:
-                return message
+                try:
+                    return read(message)
+                except (KeyError, TypeError, ValueError, OverflowError):
+                    problem = msg("the gateway's answer cannot be read")
+                    raise FeishupermError(problem) from None
             if self._wire.trouble:
                 raise FeishupermError(msg("the gateway says: {}", self._wire.trouble))
             if message is None:
@@ -208,54 +206,43 @@ def _user() -> str:
 # and registers nothing in anybody's Claude Code.
 
 
-START_SECONDS = 20.0
-
-
-class GatewayService(SystemdService):
+class GatewayService(server.SystemdService):
     """The unit of a gateway."""
 
     unit, role = "feishuperm-gateway.service", "gateway"
 
 
-class GatewayStep(Step):
-    """Its file."""
+class GatewayStep(server.ServiceStep):
+    """Its unit file."""
 
     name = "gateway"
 
-    def __init__(self, manifest: Manifest, service: GatewayService) -> None:
-        super().__init__(manifest)
-        self.path, self.content = service.path, service.content()
-
-    def changes(self) -> list[str]:
-        wanted = read_bytes(self.path) != self.content
-        return [msg("write {}", self.path)] if wanted else []
-
-    def apply(self) -> None:
-        self.save([os.path.dirname(self.path)], {"path": self.path})
-        write_atomic(self.path, self.content, 0o644)
+    def _moves(self) -> bool:
+        return False  # the unit is written over, wherever the program was
 
 
 class GatewayInstall:
-    """One run of the command."""
+    """One run of the command; all that can be refused is refused before a change."""
 
     def __init__(
-        self, options: Namespace, environ: Mapping[str, str], run: Run = run_quietly
+        self,
+        options: Namespace,
+        environ: Mapping[str, str],
+        run: server.Run = server.run_quietly,
     ) -> None:
         self.manifest = Manifest(environ)
         self._config = WantedConfig(options, environ)
         self._prefix = os.path.abspath(options.prefix or f"{home(environ)}/.local")
         program = os.path.join(self._prefix, "bin", "feishuperm")
         self._service = GatewayService(program, environ, run)
+        self._socket = gateway_socket(environ)
 
     def rehearse(self) -> int:
-        self._require_systemd()
         for row in [row for step in self._steps() for row in step.changes()]:
             say("would {}", row)
         return 0
 
     def run(self) -> int:
-        """Everything that can be refused is refused before the first change."""
-        self._require_systemd()
         steps = self._steps()
         changes = [row for step in steps for row in step.changes()]
         for step in steps:
@@ -263,12 +250,15 @@ class GatewayInstall:
         for row in changes:
             say("  {}", row)
         self._service.start()
-        self._await()
-        say("feishuperm {}: the gateway runs", __version__)
-        say(self._service.keeps)
-        return 0
+        for _ in server.tries(server.START_SECONDS):
+            if is_listening(self._socket):
+                say("feishuperm {}: the gateway runs", __version__)
+                say(self._service.keeps)
+                return 0
+        problem = msg("the gateway was started, but does not answer")
+        raise FeishupermError(problem, self._service.hint)
 
-    def _require_systemd(self) -> None:
+    def _steps(self) -> list[Step]:
         if not self._service.works():
             raise FeishupermError(
                 msg(
@@ -280,15 +270,6 @@ class GatewayInstall:
                     "gateway"
                 ),
             )
-
-    def _await(self) -> None:
-        for _ in tries(START_SECONDS):
-            if is_listening(gateway_socket(self.manifest.environ)):
-                return
-        problem = msg("the gateway was started, but does not answer")
-        raise FeishupermError(problem, self._service.hint)
-
-    def _steps(self) -> list[Step]:
         settings = self._config.settings()
         if not settings.feishu_app_id or not settings.feishu_app_secret:
             raise FeishupermError(
@@ -300,11 +281,11 @@ class GatewayInstall:
         return [
             ProgramStep(self.manifest, archive_path(), self._prefix, python),
             ConfigStep(self.manifest, self._config.new),
-            GatewayStep(self.manifest, self._service),
+            GatewayStep(self.manifest, self._service, self._socket),
         ]
 
 
-def undo_gateway(record: Record, run: Run = run_quietly) -> list[str]:
+def undo_gateway(record: Record, run: server.Run = server.run_quietly) -> list[str]:
     """Stop the gateway and remove its unit."""
     GatewayService("", {}, run).stop()
     remove_file(record.get("path", ""))

@@ -26,6 +26,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -98,38 +100,29 @@ class Created(NamedTuple):
     is_lark: bool
 
 
+@dataclass
 class Registration:
     """One code, and how it is asked about."""
 
-    def __init__(
-        self,
-        host: str,
-        code: str,
-        link: str,
-        until: float,
-        interval: float,
-        app_id: str = "",
-    ) -> None:
-        self.host = host
-        self.code = code
-        self.link = link  # without what we add to it
-        self.until = until  # by the wall clock, as Feishu counts
-        self.interval = interval
-        self.app_id = app_id  # of an app to be changed; empty: a new one
-        self.pause = interval  # before the next question
-        self.answered = True  # whether the last question was
+    host: str
+    code: str
+    link: str  # without what we add to it
+    until: float  # by the wall clock, as Feishu counts
+    interval: float
+    app_id: str = ""  # of an app to be changed; empty: a new one
+    answered: bool = True  # whether the last question was
+
+    def __post_init__(self) -> None:
+        self.pause = self.interval  # before the next question
 
     def record(self) -> dict[str, Any]:
         """All of it, to go on later."""
-        names = ("host", "code", "link", "until", "interval", "app_id")
-        return {name: getattr(self, name) for name in names}
+        return asdict(self)
 
     def scan_link(self) -> str:
         """The link a person opens: it makes a new app, or changes the one named."""
-        if self.app_id:
-            own = {"clientID": self.app_id}
-        else:
-            own = {"name": "feishuperm", "createOnly": "true"}
+        new = {"name": "feishuperm", "createOnly": "true"}
+        own = {"clientID": self.app_id} if self.app_id else new
         query = {"from": "sdk", "tp": "sdk", "source": "perm", **own}
         words = urlencode({**query, "addons": addons()})
         return f"{self.link}{'&' if '?' in self.link else '?'}{words}"
@@ -140,8 +133,7 @@ class Registration:
         return f"{LARK_PAGE}?user_code={code[1]}&from=cli" if code else ""
 
     def request(self) -> Call:
-        form = {"action": "poll", "device_code": self.code}
-        return _call(self.host, form)
+        return _call(self.host, {"action": "poll", "device_code": self.code})
 
     def receive(self, reply: Reply | None, now: float) -> Created | None:
         """Take an answer, or that there was none; the app, if there is one now.
@@ -292,56 +284,49 @@ TICK = 1.0  # seconds between two looks at the clock
 LIGHT_GROUNDS = ("7", "15")  # of COLORFGBG
 
 
+@dataclass
 class Scan:
     """One scan, from the link to the kept secret."""
 
-    def __init__(
-        self,
-        host: str,
-        folder: str,
-        save: Save,
-        screen: Screen,
-        post: Post,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._host = host
-        self._path = os.path.join(folder, FILE)
-        self._save = save
-        self._screen = screen
-        self._post = post
-        self._clock = clock
-        self._sleep = sleep
+    host: str
+    folder: str
+    save: Save
+    screen: Screen
+    post: Post
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self.path = os.path.join(self.folder, FILE)
 
     def run(self, app_id: str = "") -> Created:
         """The new app, its secret kept. Raises FeishupermError."""
         registration = self._kept(app_id) or self._begin(app_id)
-        self._screen.show(registration)
+        self.screen.show(registration)
         try:
             created = self._wait(registration)
         except Ended as error:
-            remove_file(self._path)
+            remove_file(self.path)
             error.hint = LOST  # an app may be there all the same
             raise
         except KeyboardInterrupt:
-            self._screen.clear()
-            minutes = max(0, int(registration.until - self._clock())) // 60
+            self.screen.clear()
+            minutes = max(0, int(registration.until - self.clock())) // 60
             say("stopped; this link stays valid for {} min: run install again", minutes)
             raise
         finally:
-            self._screen.clear()
-        remove_file(self._path)
+            self.screen.clear()
+        remove_file(self.path)
         say("app {} created, its secret is saved", created.app_id)
         return created
 
     def _kept(self, app_id: str) -> Registration | None:
         """A scan that was not brought to its end; its app may be there already."""
-        if not os.path.exists(self._path):
+        if not os.path.exists(self.path):
             return None
-        try:
-            registration = restored(read_json(self._path), self._clock())
-        except FileError:
-            registration = None
+        registration = None
+        with suppress(FileError):
+            registration = restored(read_json(self.path), self.clock())
         if registration is not None and registration.app_id == app_id:
             say("continuing with the scan that was not finished")
             return registration
@@ -350,16 +335,14 @@ class Scan:
 
     def _begin(self, app_id: str) -> Registration:
         try:
-            reply = self._post(begin(self._host))
+            reply = self.post(begin(self.host))
+            registration = begun(reply, self.host, self.clock(), app_id)
         except OSError as error:
             raise FeishupermError(msg("cannot get a link: {}", error), MANUAL) from None
-        try:
-            registration = begun(reply, self._host, self._clock(), app_id)
         except Ended as error:
             error.hint = MANUAL
             raise
-        data = json.dumps(registration.record()).encode()
-        write_atomic(self._path, data, 0o600)
+        write_atomic(self.path, json.dumps(registration.record()).encode(), 0o600)
         return registration
 
     def _wait(self, registration: Registration) -> Created:
@@ -367,41 +350,38 @@ class Scan:
         while True:
             self._count_down(registration)
             with signals_after():  # an answer may hold a secret, once
-                created = registration.receive(self._ask(registration), self._clock())
+                reply = None
+                with suppress(OSError):
+                    reply = self.post(registration.request())
+                created = registration.receive(reply, self.clock())
                 if created is not None:
                     self._keep(created)
                     return created
 
-    def _ask(self, registration: Registration) -> Reply | None:
-        try:
-            return self._post(registration.request())
-        except OSError:
-            return None
-
     def _keep(self, created: Created) -> None:
         try:
-            self._save(created)
+            self.save(created)
         except FeishupermError as error:
-            app = created.app_id
-            raise FeishupermError(
-                msg(
-                    "the app {} was created, but its secret could not be saved: {}",
-                    app,
-                    error,
-                ),
-                msg("{}/{}/baseinfo shows it; then install --setup", APPS, app),
-            ) from None
+            problem = msg(
+                "the app {} was created, but its secret could not be saved: {}",
+                created.app_id,
+                error,
+            )
+            hint = msg(
+                "{}/{}/baseinfo shows it; then install --setup", APPS, created.app_id
+            )
+            raise FeishupermError(problem, hint) from None
 
     def _count_down(self, registration: Registration) -> None:
         """Pause before the next question, with the time that is left on the screen."""
-        until = self._clock() + registration.pause
+        until = self.clock() + registration.pause
         while True:
-            now = self._clock()
+            now = self.clock()
             left = max(0, int(registration.until - now))
-            self._screen.tick(self._waiting(registration, left))
+            self.screen.tick(self._waiting(registration, left))
             if now >= until:
                 return
-            self._sleep(min(TICK, until - now))
+            self.sleep(min(TICK, until - now))
 
     def _waiting(self, registration: Registration, seconds: int) -> str:
         """What stands on the last line."""
@@ -410,11 +390,8 @@ class Scan:
             return msg(
                 "waiting for your scan, {} left (Ctrl-C stops, nothing is lost)", left
             )
-        return msg(
-            "no answer from {}, trying again, {} left",
-            url_host(registration.host),
-            left,
-        )
+        host = url_host(registration.host)
+        return msg("no answer from {}, trying again, {} left", host, left)
 
 
 class Screen:

@@ -10,7 +10,6 @@ config.env.
 from __future__ import annotations
 
 import errno
-import http.client
 import os
 import signal
 import socket
@@ -19,7 +18,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -27,13 +26,13 @@ from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.config import home, load_settings, state_dir
 from feishuperm.lib.control import NotRunningError, ask_server, is_listening
 from feishuperm.lib.files import private_dir, read_bytes, write_atomic
+from feishuperm.lib.post import Call, call
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
 from feishuperm.setup.steps import Manifest, Record, Step, remove_file, remove_folders
 
 NEAR_PORTS = range(8081, 8100)  # close to the usual one, so a person can remember it
-MAX_PAGE = 4 << 20
-FORM = "application/x-www-form-urlencoded"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 def own_socket(folder: str) -> str:
@@ -118,6 +117,19 @@ def _bind(host: str, port: int) -> None:
         if family == socket.AF_INET6:
             probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         probe.bind((host, port))
+
+
+def has_address(host: str) -> bool:
+    """Whether this machine has an address; it may do without IPv6."""
+    try:
+        _bind(host, 0)
+    except OSError:
+        return False
+    return True
+
+
+def url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def free_port(hosts: Sequence[str]) -> int:
@@ -259,23 +271,15 @@ def end_background(
 
 
 def fetch(
-    url: str, form: Sequence[tuple[str, str]] | None = None, timeout: float = 10.0
+    url: str, form: Mapping[str, str] | None = None, timeout: float = 10.0
 ) -> tuple[int, str]:
-    """Status and text of a page; with `form` it is posted. Raises OSError."""
-    address = urlsplit(url)
-    secure = address.scheme == "https"
-    connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    target = (address.path or "/") + (f"?{address.query}" if address.query else "")
-    method, body = ("GET", None) if form is None else ("POST", urlencode(form))
-    try:
-        opened = connect(address.hostname or "", address.port, timeout=timeout)
-        with closing(opened) as connection:
-            headers = {} if form is None else {"Content-Type": FORM}
-            connection.request(method, target, body, headers)
-            response = connection.getresponse()
-            return response.status, response.read(MAX_PAGE).decode("utf-8", "replace")
-    except (ValueError, http.client.HTTPException) as error:
-        raise OSError(f"{address.hostname}: {error or type(error).__name__}") from None
+    """Status and text of a page, past any proxy; with `form` it is posted.
+
+    Raises OSError.
+    """
+    method, body = "GET" if form is None else "POST", urlencode(form or {}).encode()
+    reply = call(Call(method, url, body, FORM), timeout, environ={})
+    return reply.status, reply.body.decode("utf-8", "replace")
 
 
 # Keeping it running: a systemd user unit, a launchd agent, or a bare process.
@@ -307,21 +311,14 @@ def run_quietly(command: list[str]) -> int:
 
 
 class Service:
-    """One way to keep the server running; `program` is the path of the link.
-
-    A service manager is reached by commands.  Behind `||` stands what is tried when the
-    first fails; a command after a dash may fail.
-    """
+    """One way to keep the server running; `program` is the path of the link."""
 
     kind = ""
     keeps = ""  # what a person should know about it
     asks = ""  # what has to answer for it to work
-    unit = ""  # its name there
     hint = ""  # the command that shows what it said last
-    works_by: Sequence[str] = ()
-    starts: Sequence[str] = ()  # also a server that runs, with the files of today
-    halts: Sequence[str] = ()  # until the next login
-    stops: Sequence[str] = ()  # and forgets the unit
+    path = ""  # of the unit file, if any
+    content = b""  # what that should hold
 
     def __init__(
         self, program: str, environ: Mapping[str, str], run: Run | None = None
@@ -329,101 +326,72 @@ class Service:
         self.program = program
         self.environ = environ
         self.run = run or run_quietly
-        self.path = self.unit_path()
-        self.hint = self.hint.format(unit=self.unit)
         self.places = {key: environ[key] for key in PLACES if environ.get(key)}
-
-    def unit_path(self) -> str:
-        """The unit file, if any."""
-        return ""
-
-    def content(self) -> bytes:
-        """What the unit file should hold."""
-        return b""
 
     def works(self) -> bool:
         """Whether this machine has it."""
-        return self._failing(self.works_by) == ""
+        return True
 
     def start(self) -> None:
         """Start the server, or restart it. Raises FeishupermError."""
-        failed = self._failing(self.starts)
-        if failed:
-            raise FeishupermError(msg("{} failed", failed), self.hint)
+        raise NotImplementedError
 
     def halt(self) -> None:
-        """End the server, however it feels about that; it may be started again."""
-        self._failing(self.halts)
+        """End the server, however it feels about that, until the next login."""
+        raise NotImplementedError
 
     def stop(self) -> None:
         """End the server and forget the unit, if it was known."""
-        self._failing(self.stops)
+        self.halt()
 
-    def _failing(self, rows: Sequence[str]) -> str:
-        """Run commands up to one that fails and must not; that one, if any."""
-        for row in rows:
-            for command in row.lstrip("-").split(" || "):
-                words = [
-                    word.format(unit=self.unit, path=self.path)
-                    for word in command.split()
-                ]
-                if self.run(words) == 0:
-                    break
-            else:
-                if not row.startswith("-"):
-                    return " ".join(words)
-        return ""
+    def must_run(self, *words: str) -> None:
+        if self.run([*words]) != 0:
+            raise FeishupermError(msg("{} failed", " ".join(words)), self.hint)
 
     def must_work(self) -> None:
         """Raise FeishupermError where it would fail, before anything is changed."""
         if not self.works():
-            raise FeishupermError(
-                msg(
-                    "{} cannot keep the server running here: {} does not answer; "
-                    "nothing was changed",
-                    self.kind,
-                    self.asks,
-                ),
-                "feishuperm install --service background",
+            problem = msg(
+                "{} cannot keep the server running here: {} does not answer; "
+                "nothing was changed",
+                self.kind,
+                self.asks,
             )
+            raise FeishupermError(problem, "feishuperm install --service background")
+
+
+CTL = ("systemctl", "--user")
 
 
 class SystemdService(Service):
-    """A user unit; lives as long as the user is logged in, or for ever with linger."""
+    """A user unit; lives as long as the user is logged in, or for ever with linger.
+
+    "Always allow" writes in project folders, so no ProtectHome.  The program is a
+    script for sh; naming sh takes paths that systemd would refuse.
+    """
 
     kind = "systemd"
     keeps = msg("to keep it running after you log out: loginctl enable-linger")
     asks = "`systemctl --user`"
     unit, role = "feishuperm.service", "serve"
-    hint = "journalctl --user -u {unit} -n 20"
-    works_by = ("systemctl --user show-environment",)
-    starts = (
-        "systemctl --user daemon-reload",
-        "systemctl --user enable {unit}",
-        "systemctl --user restart {unit}",
-    )
-    halts = ("systemctl --user stop {unit}",)
-    stops = ("systemctl --user disable --now {unit}",)
 
-    def unit_path(self) -> str:
-        base = self.environ.get("XDG_CONFIG_HOME") or f"{home(self.environ)}/.config"
-        return f"{base}/systemd/user/{self.unit}"
-
-    def content(self) -> bytes:
-        """A user unit. "Always allow" writes in project folders, so no ProtectHome.
-
-        The program is a script for sh; naming sh takes paths that systemd would refuse.
-        """
+    def __init__(
+        self, program: str, environ: Mapping[str, str], run: Run | None = None
+    ) -> None:
+        super().__init__(program, environ, run)
+        self.hint = f"journalctl --user -u {self.unit} -n 20"
+        base = environ.get("XDG_CONFIG_HOME") or f"{home(environ)}/.config"
+        self.path = f"{base}/systemd/user/{self.unit}"
         places = "".join(
             f"Environment={_systemd_quoted(f'{key}={value}', dollar='$')}\n"
             for key, value in self.places.items()
         )
-        return f"""\
+        self.content = f"""\
 [Unit]
 Description=feishuperm, answers for Claude Code from Feishu
 
 [Service]
-ExecStart=/bin/sh {_systemd_quoted(self.program)} {self.role}
+ExecStart=/bin/sh {_systemd_quoted(program)} {self.role}
 {places}Restart=on-failure
 RestartSec=2
 NoNewPrivileges=yes
@@ -432,6 +400,20 @@ LimitNOFILE=65536
 [Install]
 WantedBy=default.target
 """.encode()
+
+    def works(self) -> bool:
+        return self.run([*CTL, "show-environment"]) == 0
+
+    def start(self) -> None:
+        self.must_run(*CTL, "daemon-reload")
+        self.must_run(*CTL, "enable", self.unit)
+        self.must_run(*CTL, "restart", self.unit)
+
+    def halt(self) -> None:
+        self.run([*CTL, "stop", self.unit])
+
+    def stop(self) -> None:
+        self.run([*CTL, "disable", "--now", self.unit])
 
 
 def _systemd_quoted(text: str, dollar: str = "$$") -> str:
@@ -442,40 +424,47 @@ def _systemd_quoted(text: str, dollar: str = "$$") -> str:
 
 
 class LaunchdService(Service):
-    """An agent of the user's graphical session."""
+    """An agent of the user's graphical session; older systems load and unload it."""
 
     kind = "launchd"
     keeps = msg("it starts again at every login")
     asks = "`launchctl`"
-    unit = f"gui/{os.getuid()}/{LABEL}"
-    hint = "launchctl print {unit}"
-    works_by = ("launchctl list",)
-    starts = (
-        "-launchctl bootout {unit}",
-        f"launchctl bootstrap gui/{os.getuid()} {{path}} || launchctl load -w {{path}}",
-    )
-    halts = ("launchctl bootout {unit}",)
-    stops = ("launchctl bootout {unit} || launchctl unload -w {path}",)
+    domain = f"gui/{os.getuid()}"
+    unit = f"{domain}/{LABEL}"
+    hint = f"launchctl print {unit}"
 
-    def unit_path(self) -> str:
-        return f"{home(self.environ)}/Library/LaunchAgents/{LABEL}.plist"
-
-    def works(self) -> bool:
-        return sys.platform == "darwin" and super().works()
-
-    def content(self) -> bytes:
+    def __init__(
+        self, program: str, environ: Mapping[str, str], run: Run | None = None
+    ) -> None:
         import plistlib
 
-        return plistlib.dumps(
+        super().__init__(program, environ, run)
+        self.path = f"{home(environ)}/Library/LaunchAgents/{LABEL}.plist"
+        self.content = plistlib.dumps(
             {
                 "Label": LABEL,
-                "ProgramArguments": [self.program, "serve"],
+                "ProgramArguments": [program, "serve"],
                 "EnvironmentVariables": self.places,
                 "RunAtLoad": True,
                 "KeepAlive": {"SuccessfulExit": False},
                 "SoftResourceLimits": {"NumberOfFiles": 8192},
             }
         )
+
+    def works(self) -> bool:
+        return sys.platform == "darwin" and self.run(["launchctl", "list"]) == 0
+
+    def start(self) -> None:
+        self.halt()
+        if self.run(["launchctl", "bootstrap", self.domain, self.path]) != 0:
+            self.must_run("launchctl", "load", "-w", self.path)
+
+    def halt(self) -> None:
+        self.run(["launchctl", "bootout", self.unit])
+
+    def stop(self) -> None:
+        if self.run(["launchctl", "bootout", self.unit]) != 0:
+            self.run(["launchctl", "unload", "-w", self.path])
 
 
 class BackgroundService(Service):
@@ -502,8 +491,6 @@ class BackgroundService(Service):
     def halt(self) -> None:
         end_background(self.environ, self.program)
         remove_file(pid_path(self.environ))
-
-    stop = halt
 
 
 SERVICE_MANAGERS: dict[str, type[Service]] = {
@@ -544,7 +531,7 @@ class ServiceStep(Step):
 
     def _wants_unit(self) -> bool:
         path = self.service.path
-        return bool(path) and read_bytes(path) != self.service.content()
+        return bool(path) and read_bytes(path) != self.service.content
 
     def _moves(self) -> bool:
         """Whether the earlier install runs its server in another way or place."""
@@ -556,7 +543,7 @@ class ServiceStep(Step):
         path = self.service.path
         self.save([os.path.dirname(path)], {**self.here, "path": path})
         if self._wants_unit():
-            write_atomic(path, self.service.content(), 0o644)
+            write_atomic(path, self.service.content, 0o644)
 
 
 def recorded_service(record: Record, environ: Mapping[str, str]) -> Service:

@@ -18,8 +18,6 @@ from feishuperm.services.history import pad
 from feishuperm.setup.service import kept_by, tries
 
 Status = dict[str, Any]
-
-
 LOOK_SECONDS = 3.0  # for the server to see who else is connected
 
 
@@ -76,13 +74,11 @@ def lines(status: Status, now: float) -> Iterator[str]:
     version, service, pid = status["version"], word(status["service"]), status["pid"]
     runs = msg("feishuperm {} runs ({}, pid {}, for {})", version, service, pid, since)
     yield one_line(translate(runs))
-    yield row("inbox", status["inbox"])
-    yield row("buttons", status["http"])
-    yield row("socket", status["socket"])
-    for channel in status["channels"]:
-        state = standing(channel["name"], channel["state"], channel.get("detail"))
-        yield row("channel", state)
-    waiting = status["waiting"]
+    waiting, channels = status["waiting"], status["channels"]
+    rows = [("inbox", "inbox"), ("buttons", "http"), ("socket", "socket")]
+    yield from (row(name, status[key]) for name, key in rows)
+    for each in channels:
+        yield row("channel", standing(each["name"], each["state"], each.get("detail")))
     yield row("waiting", status.get("waiting_count", len(waiting)))
     for request in waiting:
         words = [one_line(str(request[key])) for key in ("id", "tool", "project")]

@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shlex
 import stat
 import sys
@@ -103,15 +104,11 @@ def replace_link(path: str, target: str) -> None:
 def check_writable(path: str) -> None:
     """Raise FileError if a file cannot be replaced; asked before anything changes."""
     target = os.path.realpath(path)
-    while not os.path.lexists(target):
-        target = os.path.dirname(target)
-    place = target
-    if not os.path.isdir(target) or target == os.path.realpath(path):
-        place = os.path.dirname(target)
-        if not os.stat(target).st_mode & stat.S_IWUSR:
-            raise failure(
-                "cannot write {}: {}", path, ValueError(msg("it is read-only"))
-            )
+    place = os.path.dirname(target)
+    if os.path.lexists(target) and not os.stat(target).st_mode & stat.S_IWUSR:
+        raise failure("cannot write {}: {}", path, ValueError(msg("it is read-only")))
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
     if not os.access(place, os.W_OK) or not os.stat(place).st_mode & stat.S_IWUSR:
         raise FileError(msg("cannot write {}: its folder {} is read-only", path, place))
 
@@ -252,17 +249,19 @@ class ProgramStep(Step):
 
     def _has_code(self) -> bool:
         """Whether what lies beside the archive is its code, whole, for this Python."""
+        if not self.files:
+            return True  # no archive: it has no code either
         try:
             archive = os.open(self.archive, os.O_RDONLY)
         except OSError:
             return False
         try:
             beside, _ = open_beside(self.archive, archive, mark_of(self.files))
+            os.close(beside)
         except OSError:
-            return not self.files
+            return False
         finally:
             os.close(archive)
-        os.close(beside)
         return True
 
     def _moves(self) -> bool:
@@ -338,8 +337,12 @@ def interpreter(executable: str = sys.executable) -> tuple[str, str]:
     config = read_bytes(os.path.join(folder, "pyvenv.cfg"))
     if config is None:
         return executable, ""
+    found = re.search(rb"^\s*home\s*=\s*(.*?)\s*$", config, re.MULTILINE)
     real = os.path.realpath(executable)
-    for base in (real, os.path.join(_venv_home(config), os.path.basename(real))):
+    at_home = os.path.join(
+        os.fsdecode(found[1] if found else b""), os.path.basename(real)
+    )
+    for base in (real, at_home):
         if os.access(base, os.X_OK) and not base.startswith(folder + os.sep):
             note = msg(
                 "{} is a virtual environment's; using its base {}", executable, base
@@ -347,14 +350,6 @@ def interpreter(executable: str = sys.executable) -> tuple[str, str]:
             return base, note
     note = msg("{} is a virtual environment's; it must not be removed", executable)
     return executable, note
-
-
-def _venv_home(config: bytes) -> str:
-    for line in config.decode(errors="replace").splitlines():
-        key, _, value = line.partition("=")
-        if key.strip() == "home":
-            return value.strip()
-    return ""
 
 
 def _leads(path: str, target: str) -> bool:
@@ -382,22 +377,24 @@ class SlashStep(Step):
 
     def changes(self) -> list[str]:
         if not self.files:
-            ours = filter(os.path.isabs, self.record)
-            return [msg("remove {}", path) for path in ours]
-        return [msg("write {}", path) for path in self.files if self._wants(path)]
+            return [msg("remove {}", path) for path in self.record if path[0] == "/"]
+        return [msg("write {}", path) for path in self._wanted()]
 
-    def _wants(self, path: str) -> bool:
-        """Whether to write a file: absent, or our own old one."""
-        old = read_bytes(path)
-        if old is None:
-            return True
-        return old != self.files[path] and self.record.get(path) == digest(old)
+    def _wanted(self) -> list[str]:
+        """The files to write: absent, or our own old ones."""
+        wanted = []
+        for path, data in self.files.items():
+            old = read_bytes(path)
+            is_ours = old is not None and self.record.get(path) == digest(old)
+            if old is None or (is_ours and old != data):
+                wanted.append(path)
+        return wanted
 
     def apply(self) -> None:
         if self.record and not self.files:
             undo_slash(self.record)
             self.manifest.save(self.name, {})
-        wanted = [path for path in self.files if self._wants(path)]
+        wanted = self._wanted()
         if wanted:
             new = {path: digest(self.files[path]) for path in wanted}
             self.save([self.folder], {**self.record, **new})

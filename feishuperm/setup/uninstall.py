@@ -64,19 +64,15 @@ def undo(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> bool:
         if not good and kind == "program":
             break
         for name, record in manifest.records.items():
-            if name.partition(":")[0] == kind:
-                good = _try(undo_record, record) and good
+            if name.partition(":")[0] != kind:
+                continue
+            try:
+                for row in undo_record(record):
+                    say(row)
+            except FeishupermError as error:
+                complain(error)
+                good = False
     return good
-
-
-def _try(undo_record: Undo, record: Record) -> bool:
-    try:
-        for row in undo_record(record):
-            say(row)
-    except FeishupermError as error:
-        complain(error)
-        return False
-    return True
 
 
 def order(

@@ -44,13 +44,17 @@ def test_what_is_done_follows_from_the_arguments(
         rows.append(text)
         return 0
 
-    monkeypatch.setattr(command, "Demo", FakeDemo)
-    monkeypatch.setattr(command, "clean_up_on_signals", lambda: None)
+    monkeypatch.setattr(command.demo, "Demo", FakeDemo)
+    monkeypatch.setattr(command.demo, "clean_up_on_signals", lambda: None)
     monkeypatch.setattr(command, "inbox_link", lambda socket: "http://i")
-    monkeypatch.setattr(command, "answer_all", lambda demo, as_json: note("answered"))
-    monkeypatch.setattr(command, "wait_for_taps", lambda demo, as_json: note("waited"))
     monkeypatch.setattr(
-        command, "open_browser", lambda url, environ: note(f"opened {url}")
+        command.demo, "answer_all", lambda demo, as_json: note("answered")
+    )
+    monkeypatch.setattr(
+        command.demo, "wait_for_taps", lambda demo, as_json: note("waited")
+    )
+    monkeypatch.setattr(
+        command.demo, "open_browser", lambda url, environ: note(f"opened {url}")
     )
     assert command.main(args) == 0
     assert rows == done

@@ -23,7 +23,7 @@ import pytest
 import build
 from feishuperm.lib import enrolment
 from feishuperm.lib.enrolment import Enrolment
-from feishuperm.setup.demo import fetch, find_page, read_forms
+from feishuperm.setup.demo import fetch, press
 from feishuperm.setup.service import SystemdService
 from tests.conftest import ROOT, clean_env, free_port, need, wait_until
 from tests.fakes.feishu import FakeFeishu
@@ -118,13 +118,9 @@ def output(process: subprocess.Popen[bytes]) -> bytes:
     return process.stdout.read()
 
 
-def answer(status: dict[str, Any], path: str) -> None:
+def answer(status: dict[str, Any], action: str) -> None:
     """Open the waiting request's page and press a button, like a person."""
-    base, id = status["http"], status["waiting"][0]["id"]
-    url = find_page(base, id)
-    code, page = fetch(url)
-    assert code == 200
-    assert fetch(base + path, read_forms(page, url)[base + path])[0] == 200
+    press(status["http"], status["waiting"][0]["id"], action, {})
 
 
 @pytest.fixture
@@ -160,7 +156,7 @@ def test_fresh_home_to_an_answered_request_and_back_to_every_byte(
     hook = machine.hook(command="npm test")
     status = machine.waiting()
     assert fetch(status["inbox"])[0] == 200
-    answer(status, "/allow")
+    answer(status, "allow")
     decision = {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}
     assert json.loads(output(hook)) == {"hookSpecificOutput": decision}
 
@@ -207,7 +203,7 @@ def test_team_mate_installs_from_a_running_server(
     assert (second.home / archive).read_bytes() == machine.pyz.read_bytes()
     assert second.status()["pid"] != machine.status()["pid"]
     hook = second.hook(command="ls")
-    answer(second.waiting(), "/deny")
+    answer(second.waiting(), "deny")
     assert "用户通过飞书拒绝" in output(hook).decode()
 
 
@@ -225,7 +221,7 @@ def test_upgrade_keeps_settings_ledger_enrolment_and_what_is_pending(
         file.write("# mine\nFEISHU_AT=all\n")
     assert machine.run("restart").returncode == 0
     first = machine.hook(command="ls")
-    answer(machine.waiting(), "/deny")
+    answer(machine.waiting(), "deny")
     assert b'"deny"' in output(first)
     hook = machine.hook(command="sleep 1")
     before = machine.waiting()
@@ -248,7 +244,7 @@ def test_upgrade_keeps_settings_ledger_enrolment_and_what_is_pending(
     assert status["pid"] != before["pid"]
     assert status["waiting"][0]["id"] == before["waiting"][0]["id"]
     assert [path.read_bytes() for path in files] == kept
-    answer(status, "/allow")
+    answer(status, "allow")
     assert b'"allow"' in output(hook)
     assert len(lines) > 0 and ledger.read_bytes().startswith(lines)
     verified = machine.run("log", "verify")
@@ -314,7 +310,7 @@ def test_service_that_does_not_start_brings_the_old_one_back(machine: Machine) -
     status = machine.waiting()
     assert (status["service"], status["pid"] != pid) == ("background", True)
     assert not (machine.home / ".config/systemd").exists()
-    answer(status, "/deny")
+    answer(status, "deny")
     assert b'"deny"' in output(hook)
 
 
@@ -327,7 +323,7 @@ def test_nothing_we_make_can_be_written_by_others_whatever_the_umask(
     result = machine.call("sh", "-c", command, "sh", *given)
     assert result.returncode == 0, result.stderr
     hook = machine.hook(command="ls")
-    answer(machine.waiting(), "/allow")
+    answer(machine.waiting(), "allow")
     output(hook)
     paths = [path for path in machine.home.rglob("*") if not path.is_symlink()]
     modes = {path: path.stat().st_mode & 0o777 for path in paths}
@@ -390,14 +386,14 @@ def test_bad_port_or_host_leaves_the_running_server(machine: Machine) -> None:
 def test_server_starts_the_way_the_unit_says(machine: Machine) -> None:
     machine.installed("--no-service")
     program = str(machine.bin / "feishuperm")
-    unit = SystemdService(program, machine.environ).content().decode()
+    unit = SystemdService(program, machine.environ).content.decode()
     [line] = [row for row in unit.splitlines() if row.startswith("ExecStart=")]
     command = shlex.split(line.partition("=")[2])
     with subprocess.Popen(command, env=machine.environ, stderr=-3) as server:
         try:
             wait_until(lambda: machine.run("status").returncode == 0)
             hook = machine.hook(command="ls")
-            answer(machine.waiting(), "/allow")
+            answer(machine.waiting(), "allow")
             assert b"allow" in output(hook)
         finally:
             server.send_signal(signal.SIGTERM)
@@ -774,9 +770,7 @@ def test_demo_waits_for_a_person(machine: Machine) -> None:
             ids = waiting_ids(base)
             assert len(ids) == 4
             for id in ids:
-                url = find_page(base, id)
-                forms = read_forms(fetch(url)[1], url)
-                fetch(base + "/deny", forms[base + "/deny"])
+                press(base, id, "deny", {})
             assert demo.stdout.read().count("Claude was told: ") == 4
             assert demo.wait(20) == 0
         finally:

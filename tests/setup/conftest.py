@@ -68,7 +68,7 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Patient
         ],
     }
     monkeypatch.setattr(doctor, "settled_status", lambda *a, **k: dict(status))
-    monkeypatch.setattr(doctor, "fetch", lambda *a, **k: (200, HEALTH))
+    monkeypatch.setattr(doctor.server, "fetch", lambda *a, **k: (200, HEALTH))
     monkeypatch.setitem(CHECKS, "loop", lambda case: iter([ok("")]))
     yield Patient(tmp_path)
 

@@ -38,7 +38,7 @@ class Person:
             "getpass",
             lambda prompt: self.secrets.pop(0) if self.secrets else "",
         )
-        patch.setattr(feishu_setup, "send_hello", self._send)
+        patch.setattr(feishu_setup.checks, "send_hello", self._send)
         patch.setattr(feishu_setup, "addresses", lambda: [])
 
     def _send(self, settings: Settings) -> SendResult:

@@ -12,7 +12,14 @@ from feishuperm.app.health import FAIL, OK
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
 from feishuperm.messages import msg
-from feishuperm.setup.checks import Tap, channel_finding, is_late, obstacle, watch
+from feishuperm.setup.checks import (
+    channel_finding,
+    is_late,
+    missed,
+    obstacle,
+    tell_tap,
+    watch,
+)
 from tests.tables import every_row
 
 
@@ -136,12 +143,11 @@ def test_reason_is_one_sentence_with_what_repairs_it(
 
 def test_tap_that_did_not_come_has_the_reason_of_the_doctor() -> None:
     broken = channel_finding(channel("app", "down", "cut"))
-    late, lost = Tap("{}", 55.2, None, is_late=True), Tap("", 3.0, None)
-    assert str(late.failure()) == "nobody tapped within 55 seconds"
-    assert str(lost.failure()) == "nobody saw the card"
-    told = Tap("{}", 55.2, broken, is_late=True).failure()
-    assert told is not None and (str(told), told.hint) == broken[1:]
-    assert Tap("{}", 1.0, None, surface="card").failure() is None
+    late, lost = missed(None, 55.2, True), missed(None, 3.0, False)
+    assert str(late) == "nobody tapped within 55 seconds"
+    assert str(lost) == "nobody saw the card"
+    told = missed(broken, 55.2, True)
+    assert (str(told), told.hint) == broken[1:]
 
 
 @every_row(
@@ -154,5 +160,5 @@ def test_tap_that_did_not_come_has_the_reason_of_the_doctor() -> None:
 def test_tap_is_told_by_where_it_came_from(
     capsys: pytest.CaptureFixture[str], surface: str, said: str
 ) -> None:
-    Tap("{}", 18.94, None, surface=surface).tell()
+    tell_tap(surface, 18.94)
     assert capsys.readouterr().out == said

@@ -43,7 +43,7 @@ def test_server_on_the_shared_socket_is_not_taken_for_ours(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the first install it is somebody's own and must not be stopped."""
-    monkeypatch.setattr(install, "running_status", lambda path="": {"pid": 1})
+    monkeypatch.setattr(install.server, "running_status", lambda path="": {"pid": 1})
     assert Install(parser().parse_args([]), bare).status is None
     bare["PERMISSION_SOCKET_PATH"] = "/tmp/mine.sock"
     assert Install(parser().parse_args([]), bare).status == {"pid": 1}
@@ -88,7 +88,9 @@ def test_server_on_the_recorded_socket_is_ours(
 ) -> None:
     """A changed PERMISSION_SOCKET_PATH must not make it another program."""
     running = {"/old.sock": {"pid": 1, "listens": "http://127.0.0.1:9001"}}
-    monkeypatch.setattr(install, "running_status", lambda path="": running.get(path))
+    monkeypatch.setattr(
+        install.server, "running_status", lambda path="": running.get(path)
+    )
     state = Path(bare["HOME"], ".local/state/feishuperm")
     state.mkdir(parents=True)
     (state / "install.json").write_text('{"service": {"socket": "/old.sock"}}')
@@ -166,7 +168,7 @@ def test_hooks_in_other_projects_follow_a_program_that_moves(
     records["program"] = {"links": ["/old/bin/feishuperm-hook"]}
     for file in (path, broken, tmp_path / "gone.json"):
         records[f"settings:{file}"] = {"path": str(file)}
-    [step] = made.other_claude_steps()
+    [step] = list(made.other_claude_steps())
     assert isinstance(step, ClaudeStep)
     assert step.changes() == [f"register PermissionRequest in {path}"]
     entry["command"] = "/new/bin/feishuperm-hook"

@@ -67,7 +67,7 @@ def test_given_bot_that_was_refused_is_not_written_when_the_person_gives_up(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusal = SendResult(False, feishu.BAD_SIGN, "no")
-    monkeypatch.setattr(feishu_setup, "send_hello", lambda settings: refusal)
+    monkeypatch.setattr(feishu_setup.checks, "send_hello", lambda settings: refusal)
     monkeypatch.setattr("builtins.input", lambda prompt: "")
     monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     url = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
@@ -123,7 +123,7 @@ def test_answer_of_feishus_cannot_play_with_the_terminal(
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     refusal = SendResult(False, 1, "\x1b[2J no")
-    monkeypatch.setattr(feishu_setup, "send_hello", lambda settings: refusal)
+    monkeypatch.setattr(feishu_setup.checks, "send_hello", lambda settings: refusal)
     asking(bare).ask(about_place=True, about_mode=False)
     assert "\x1b" not in capsys.readouterr().out
 
@@ -199,7 +199,7 @@ def test_group_bot_is_taken_into_a_list_of_surfaces(
     answering(monkeypatch, "3", bot)
     monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     accepted = SendResult(True, 0, "")
-    monkeypatch.setattr(feishu_setup, "send_hello", lambda settings: accepted)
+    monkeypatch.setattr(feishu_setup.checks, "send_hello", lambda settings: accepted)
     made = asking({**bare, "FEISHUPERM_SURFACES": "inbox"})
     made.ask(about_place=True, about_mode=False)
     assert made.config.new["FEISHUPERM_SURFACES"] == "inbox,webhook"
@@ -234,7 +234,7 @@ def test_wrong_secret_is_asked_for_alone(
         return SendResult(good, 0 if good else feishu.BAD_SIGN, "bad sign")
 
     secrets, addresses = iter(["wrong", "wrong too", "right"]), iter(["3", BOT])
-    monkeypatch.setattr(feishu_setup, "send_hello", send)
+    monkeypatch.setattr(feishu_setup.checks, "send_hello", send)
     monkeypatch.setattr("builtins.input", lambda prompt: next(addresses))
     monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: next(secrets))
     made = asking(bare)
@@ -248,7 +248,7 @@ def test_no_secret_at_all_leads_back_to_the_address(
 ) -> None:
     refusal = SendResult(False, feishu.BAD_SIGN, "bad sign")
     answers = iter(["3", BOT, ""])
-    monkeypatch.setattr(feishu_setup, "send_hello", lambda settings: refusal)
+    monkeypatch.setattr(feishu_setup.checks, "send_hello", lambda settings: refusal)
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     made = asking(bare)
@@ -274,7 +274,7 @@ def test_address_for_the_phone_is_offered_before_the_card_is_sent(
 
     rows = [Address("10.0.0.7", IN_NETWORK)]
     answers = iter(["3", BOT, typed, ""])  # what is no choice is asked again
-    monkeypatch.setattr(feishu_setup, "send_hello", send)
+    monkeypatch.setattr(feishu_setup.checks, "send_hello", send)
     monkeypatch.setattr(feishu_setup, "addresses", lambda: rows)
     monkeypatch.setattr(feishu_setup, "can_listen", lambda hosts, port: True)
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))

@@ -46,7 +46,7 @@ def test_unit_passes_systemd_analyze_verify(tmp_path: Path, name: str) -> None:
     program.chmod(0o755)
     environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / name)}
     unit = tmp_path / "feishuperm.service"
-    unit.write_bytes(SystemdService(str(program), environ).content())
+    unit.write_bytes(SystemdService(str(program), environ).content)
     result = subprocess.run(
         ["systemd-analyze", "verify", "--user", str(unit)],
         env={**environ, "PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path)},
@@ -61,7 +61,7 @@ def test_unit_passes_systemd_analyze_verify(tmp_path: Path, name: str) -> None:
 @every_row("name", NAMES)
 def test_plist_parses_and_names_the_program(name: str) -> None:
     environ = {"HOME": "/h", "XDG_STATE_HOME": "/s"}
-    found = plistlib.loads(LaunchdService(f"/opt/{name}", environ).content())
+    found = plistlib.loads(LaunchdService(f"/opt/{name}", environ).content)
     assert found["ProgramArguments"] == [f"/opt/{name}", "serve"]
     assert found["EnvironmentVariables"] == {"XDG_STATE_HOME": "/s"}
     assert found["KeepAlive"] == {"SuccessfulExit": False}
@@ -75,7 +75,7 @@ def test_unit_holds_no_secret(kind: str) -> None:
         "FEISHU_WEBHOOK_SECRET": "secret",
         "ANTHROPIC_API_KEY": "secret",
     }
-    assert b"secret" not in SERVICE_MANAGERS[kind]("/opt/feishuperm", environ).content()
+    assert b"secret" not in SERVICE_MANAGERS[kind]("/opt/feishuperm", environ).content
 
 
 def test_systemd_is_taken_where_its_user_manager_answers() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
-from feishuperm.setup import config_env, service
+from feishuperm.setup import service
 from feishuperm.setup.config_env import WantedConfig, asked_config
 
 
@@ -39,7 +39,7 @@ def test_port_brings_the_address_along_unless_that_is_given() -> None:
 def test_new_user_gets_another_port_when_the_usual_one_is_taken(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (service, config_env):
+    for module in (service,):
         monkeypatch.setattr(module, "can_listen", lambda hosts, port: port == 8083)
     made = WantedConfig(parser().parse_args([]), bare)
     made.complete(0)
