@@ -33,7 +33,7 @@ _SETS_INSTALL = re.compile(
 
 def deletes(state: ShellState, call: Call) -> None:
     recursive = call.args.has("rR", "--recursive", "--no-preserve-root")
-    for path in call.operands:
+    for path in () if "--cached" in call.args else call.operands:
         state.deletes(path, recursive or path.origin != "")
 
 
@@ -91,6 +91,10 @@ def patches(state: ShellState, call: Call) -> None:
 def in_place(state: ShellState, files: Args) -> None:
     for path in files:
         state.writes(path)
+
+
+def changes(state: ShellState, call: Call) -> None:
+    in_place(state, call.operands)
 
 
 def rewrites(state: ShellState, call: Call) -> Output:
