@@ -646,5 +646,3 @@ def runs_among(state: ShellState, args: Args) -> None:
             state.call(args[place + 1 :], NOTHING)
         if arg in ("-c", "-e", "--eval", "--execute", "runner", "--command"):
             state.call([Arg("python"), Arg("-c"), text], NOTHING)
-
-
