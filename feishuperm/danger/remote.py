@@ -460,8 +460,10 @@ _ALIASES = re.compile(r"-(?:tools|cli)\Z|\A@[\w.-]+/(?=\w)|/cli\Z")
 
 
 def packages(state: ShellState, call: Call) -> Output:
-    if _runs_package(state, call):
-        return UNSEEN
+    for phrase in sections("commands.txt")["runs packages"]:
+        first, *own = phrase.split()
+        if call.name == first and call.args[: len(own)] == own:
+            return _run_package(state, call, call.args[len(own) :])
     name, args = call.name, call.args
     if pattern("sources").match(" ".join([name, *args])[:2000]):
         state.note("danger.packages", call.shown)
@@ -516,22 +518,13 @@ def _run_by(state: ShellState, call: Call, rest: Args) -> None:
         state.call(command.behind(valued), call.given)
 
 
-def _runs_package(state: ShellState, call: Call) -> bool:
-    """`npx NAME`: fetched to be run; whether this is such a command."""
-    for phrase in sections("commands.txt")["runs packages"]:
-        first, *own = phrase.split()
-        if call.name == first and call.args[: len(own)] == own:
-            _run_package(state, call, call.args[len(own) :])
-            return True
-    return False
-
-
-def _run_package(state: ShellState, call: Call, args: Args) -> None:
+def _run_package(state: ShellState, call: Call, args: Args) -> Output:
+    """`npx NAME`: fetched to be run."""
     rest = args.behind("-p --package --with --from -c --call --python")
     state.run_value(call.args, "-c", "--call")
     source = call.args[:-1].value_of("--from", "-p", "--package", "--with")
     if not rest:
-        return
+        return UNSEEN
     state.note("fact.package", rest[0])
     for address in filter(_ADDRESS.match, (rest[0], source or "")):
         state.note("danger.downloaded", address)
@@ -540,3 +533,4 @@ def _run_package(state: ShellState, call: Call, args: Args) -> None:
         state.call([bare, *rest[1:]], call.given)
     else:
         by_words(state, Call(bare, rest[1:], call.given))
+    return UNSEEN

@@ -117,8 +117,7 @@ def _split(state: ShellState, text: Arg) -> list[Arg]:
 
 def environment(state: ShellState, call: Call) -> Output:
     """printenv, history: all of it, or what is named."""
-    if call.name == "history" and call.args.has("cwd"):
-        state.note("danger.wipe", call.shown)
+    state.recognise(call.name, call.args)
     return UNSEEN if call.operands else Output(None, SECRET, call.name)
 
 
@@ -390,12 +389,6 @@ def make(state: ShellState, call: Call) -> Output:
         if match:
             state.run(Arg(match[1]))
     state.look(args)
-    return UNSEEN
-
-
-def crontab(state: ShellState, call: Call) -> Output:
-    if "-l" not in call.args:
-        state.note("danger.startup", call.shown)
     return UNSEEN
 
 
