@@ -38,7 +38,8 @@ def main(args: list[str]) -> int:
     screen = Screen(sys.stdout or nowhere, sys.stderr or nowhere, options.json)
     trust = Trust(os.environ)
     manager = ConfigManager(os.environ, screen.warn, trust.covers)
-    config = manager.load_headless_config(manager.project_root(os.getcwd()))
+    root = manager.project_root(os.getcwd())
+    config = manager.load_project_config(root, for_sdk=False)
     chosen = [*_claude_options(options), *_sources(config.root, trust, screen), *extra]
     # A command callback may well be our own hook, which must do nothing here.
     claude, lock = _claude(), _lock()

@@ -443,10 +443,11 @@ class Headless:
     def _not_understood(self, event: Any, error: Exception) -> None:
         """A message of a shape nobody has seen; what asks still gets an answer."""
         why = msg("a message was not understood ({}: {})", type(error).__name__, error)
-        self.screen.warn(why)
         if isinstance(event, ControlRequest):
             self.questions.pop(event.id, None)
-            self._send(self.protocol.refuse(event.id, why))
+            self._refuse(event.id, why)
+        else:
+            self.screen.warn(why)
 
     def _handle(self, event: Any) -> None:
         if isinstance(event, Message):
@@ -462,7 +463,8 @@ class Headless:
 
     def _requested(self, request: ControlRequest) -> None:
         if request.subtype == "hook_callback":
-            self._in_thread(lambda: self._hook(request), partial(self._failed, request))
+            failed = partial(self._refuse, request.id)
+            self._in_thread(lambda: self._hook(request), failed)
         elif request.subtype == "can_use_tool":
             question = Question(request)
             self.questions[question.id] = question
@@ -510,9 +512,9 @@ class Headless:
         output = self._run_hooks(fields, request.body.get("tool_use_id"))
         self._later(lambda: self._send(self.protocol.reply(request.id, output)))
 
-    def _failed(self, request: ControlRequest, why: str) -> None:
+    def _refuse(self, id: str, why: str) -> None:
         self.screen.warn(why)
-        self._send(self.protocol.refuse(request.id, why))
+        self._send(self.protocol.refuse(id, why))
 
     def _own_event(self, event: str, **extra: str) -> None:
         self._run_hooks({**self.session, **extra, "hook_event_name": event})
