@@ -19,6 +19,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 from feishuperm.errors import FeishupermError, FileError, UsageError
 from feishuperm.lib import log
@@ -183,11 +184,11 @@ class Supervisor:
             return
         event, entry = self.done
         kept = {"time": int(time.time()), **entry}
-        for step in (
-            lambda: self.state.record(event.session_id, kept),
-            lambda: self._enter(event, entry),
-            lambda: self._tell(event, entry),
-        ):
+        remember = partial(self.state.record, event.session_id, kept)
+        enter, tell = (
+            partial(step, event, entry) for step in (self._enter, self._tell)
+        )
+        for step in (remember, enter, tell):
             try:
                 step()
             except (FeishupermError, OSError) as error:
@@ -441,4 +442,3 @@ def object_in(path: str) -> dict[str, Any]:
         return part_at(read_json(path))
     except FileError:
         return {}
-
