@@ -38,10 +38,16 @@ def main(args: list[str]) -> int:
     screen = Screen(sys.stdout or nowhere, sys.stderr or nowhere, options.json)
     trust = Trust(os.environ)
     manager = ConfigManager(os.environ, screen.warn, trust.covers)
-    config = manager.load_headless_config(manager.project_root(os.getcwd()))
+    root = manager.project_root(os.getcwd())
+    config = manager.load_project_config(root, for_sdk=False)
     chosen = [*_claude_options(options), *_sources(config.root, trust, screen), *extra]
-    # A command callback may well be our own hook, which must do nothing here.
-    claude, lock = _claude(), _lock()
+    claude = _claude()
+    try:  # a command callback may well be our own hook, which must do nothing here
+        lock = RunLock()
+    except OSError as error:
+        raise FeishupermError(
+            msg("cannot keep a file for this run: {}", error)
+        ) from None
     environ = {**os.environ, RUN_VARIABLE: lock.word}
     record = partial(record_callback, root=config.root, warn=screen.warn)
     hooks = HookManager(config.root, environ, screen.warn, record=record)
@@ -51,15 +57,6 @@ def main(args: list[str]) -> int:
         return headless.run([claude, *chosen], prompt)
     finally:
         lock.remove()
-
-
-def _lock() -> RunLock:
-    try:
-        return RunLock()
-    except OSError as error:
-        raise FeishupermError(
-            msg("cannot keep a file for this run: {}", error)
-        ) from None
 
 
 def _sources(root: str, trust: Trust, screen: Screen) -> list[str]:
@@ -83,9 +80,7 @@ def _sources(root: str, trust: Trust, screen: Screen) -> list[str]:
 
 def _split(args: list[str]) -> tuple[list[str], list[str]]:
     """Our arguments, and those after `--`, which are Claude's."""
-    if "--" not in args:
-        return args, []
-    at = args.index("--")
+    at = args.index("--") if "--" in args else len(args)
     return args[:at], args[at + 1 :]
 
 

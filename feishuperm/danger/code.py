@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from feishuperm.danger.command_table import pattern, sections
 from feishuperm.danger.interpreter import (
@@ -62,8 +62,10 @@ class Code:
         return [*called[:MAX_TEXTS], *self.texts("runs")]
 
     def writes(self) -> list[str]:
-        near = [_near(match) for match in pattern("writes_near").finditer(self.text)]
-        return [*self.texts("writes"), *near[:MAX_TEXTS]]
+        near = list(pattern("writes_near").finditer(self.text))[:MAX_TEXTS]
+        homes = ("~" if pattern("at_home").search(m[1] or "") else "" for m in near)
+        named = [home + (m[2] or m[3]) for home, m in zip(homes, near)]
+        return [*self.texts("writes"), *named]
 
     def commands(self, programs: Container[str]) -> list[str]:
         """Texts that may be commands of some programs, if any are run at all."""
@@ -77,6 +79,13 @@ class Code:
             return literals
         return [*literals, *("~/" + path.lstrip("/") for path in literals)]
 
+    def secrets(self, state: ShellState) -> Iterator[str]:
+        """What could be sent and must not be."""
+        for path in self.paths():
+            if state.place(path).protected == "danger.keys" or is_secret(path):
+                yield path
+        yield from filter(None, [self.says("environment")])
+
     def runs_what_came(self) -> bool:
         """Evaluates what it fetches, or gives a shell to anyone who is out there."""
         fetches = self.says("evaluates") and self.says("fetches")
@@ -88,11 +97,6 @@ class Code:
 
     def prints_decoded(self) -> bool:
         return bool(self.says("decodes") and self.says("prints"))
-
-
-def _near(match: re.Match[str]) -> str:
-    home = "~" if pattern("at_home").search(match[1] or "") else ""
-    return home + (match[2] or match[3])
 
 
 def _joined(match: re.Match[str]) -> str:
@@ -117,8 +121,10 @@ def run_code(
     _changed_by_code(state, read, what)
     for command in dict.fromkeys([*read.runs(), *read.commands(programs)]):
         state.run(command)
-    if hosts:
-        _sent_by_code(state, read, hosts)
+    for host in hosts:
+        state.note("fact.host", host)
+    for secret in read.secrets(state) if hosts else ():
+        state.leaks(Output(None, SECRET, secret), hosts[0])
     if read.runs_what_came():
         state.note("danger.downloaded", what)
     if read.runs_decoded():
@@ -145,11 +151,7 @@ def _changed_by_code(state: ShellState, read: Code, host: str) -> None:
             state.note(name.partition(" ")[2], read.says(name))
     for statement in filter(destroys, read.texts("statements")):
         state.note("danger.data", statement)
-    _changed_loosely(state, read)
-
-
-def _changed_loosely(state: ShellState, read: Code) -> None:
-    """Something is deleted or written whose path stands elsewhere in the code."""
+    # Something is deleted or written whose path stands elsewhere in the code.
     deletes, writes = read.says("deletes_loosely"), read.says("writes_loosely")
     for path in read.paths() if deletes or writes else ():
         rooted = path.startswith(("/", "~"))
@@ -157,16 +159,6 @@ def _changed_loosely(state: ShellState, read: Code) -> None:
             state.deletes(path, recursive=True)
         if writes:
             state.rewrites(path)
-
-
-def _sent_by_code(state: ShellState, read: Code, hosts: list[str]) -> None:
-    for host in hosts:
-        state.note("fact.host", host)
-    for path in read.paths():
-        if state.place(path).protected == "danger.keys" or is_secret(path):
-            state.leaks(Output(None, SECRET, path), hosts[0])
-    if read.says("environment"):
-        state.leaks(Output(None, SECRET, read.says("environment")), hosts[0])
 
 
 def _expanded(path: str) -> str:
@@ -183,10 +175,9 @@ def destroys(text: str) -> str:
     # Dialects disagree about a backslash before a quote: then all of it counts.
     if "\\'" not in text and not pattern("sql_executes").search(text):
         text = re.sub(r'"[^"\n]*"', '"x"', re.sub(r"'[^']*'", "''", text))
-    for statement in pattern("sql_comment").sub(" ", text).split(";"):
-        if _is_harmful(statement.strip()):
-            return " ".join(statement.split())[:400]
-    return ""
+    statements = pattern("sql_comment").sub(" ", text).split(";")
+    harmful = (s for s in statements if _is_harmful(s.strip()))
+    return " ".join(next(harmful, "").split())[:400]
 
 
 def _is_harmful(statement: str) -> bool:
@@ -297,18 +288,12 @@ def powershell_marks(text: str) -> list[str]:
     """The keys of what PowerShell text would do."""
     names = (name for name in sections("patterns.txt") if name.startswith("ps "))
     keys = [name.partition(" ")[2] for name in names if pattern(name).search(text)]
-    if pattern("ps_fetches").search(text) and _ps_runs(text):
-        keys.append("danger.downloaded")
-    return keys
-
-
-def _ps_runs(text: str) -> bool:
-    """Whether what was fetched is run: as text, or as the file that it became."""
-    if pattern("ps_evaluates").search(text):
-        return True
-    match = pattern("ps_out").search(text)
-    leaf = re.split(r"[\\/]", match[1])[-1] if match else ""
-    return match is not None and leaf in text[match.end() :]
+    # What is fetched is run: as text, or as the file that it became.
+    out = pattern("ps_out").search(text)
+    is_file = out and re.split(r"[\\/]", out[1])[-1] in text[out.end() :]
+    runs = pattern("ps_evaluates").search(text) or is_file
+    fetches = pattern("ps_fetches").search(text)
+    return [*keys, "danger.downloaded"] if fetches and runs else keys
 
 
 def powershell_deletes(text: str) -> list[tuple[str, bool]]:

@@ -115,8 +115,10 @@ def _phrase(row: str) -> re.Pattern[str]:
     words = row.split()
     last = words.pop()[1:] if words and words[-1][0] == "!" else ""
     inner = r"(?: [^ ]+){0,4}? ".join(map(_word, words))
+    if not words:
+        return re.compile(rf"(?!(?:.* )?{_word(last)}(?: |$))" if last else "")
     inner += rf"(?! {_word(last)}(?: |$))" if last else ""
-    return re.compile(rf"(?:^|.* ){inner}(?: |$)" if words else "")
+    return re.compile(rf"(?:^|.* ){inner}(?: |$)")
 
 
 def is_harmless(args: Sequence[str]) -> bool:

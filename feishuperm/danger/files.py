@@ -33,7 +33,7 @@ _SETS_INSTALL = re.compile(
 
 def deletes(state: ShellState, call: Call) -> None:
     recursive = call.args.has("rR", "--recursive", "--no-preserve-root")
-    for path in call.operands:
+    for path in () if "--cached" in call.args else call.operands:
         state.deletes(path, recursive or path.origin != "")
 
 
@@ -93,6 +93,10 @@ def in_place(state: ShellState, files: Args) -> None:
         state.writes(path)
 
 
+def changes(state: ShellState, call: Call) -> None:
+    in_place(state, call.operands)
+
+
 def rewrites(state: ShellState, call: Call) -> Output:
     """yq -i, prettier --write: the files among the arguments are changed."""
     if call.args.has("iw", "--inplace", "--in-place", "--write"):
@@ -103,8 +107,7 @@ def rewrites(state: ShellState, call: Call) -> Output:
 
 def keygen(state: ShellState, call: Call) -> None:
     path = call.args.value_of("-f")
-    if "-R" in call.args:
-        state.note("danger.keys", call.shown)
+    state.recognise(call.name, call.args)
     if path is not None and not call.args.has("lyFBe"):
         state.writes(path)
 
@@ -305,32 +308,21 @@ _FOR_ALL = re.compile(r"0?777|a?[+=]\w*w\w*|[ug]*o[ug]*[+=]\w*w\w*")
 _PRIVATE = re.compile(r"0?[4-7]00")
 
 
-def changes_mode(state: ShellState, call: Call) -> None:
+def opens(state: ShellState, call: Call) -> None:
+    """chmod, chown, chgrp: others may do with a file what they could not."""
     less = [arg for arg in call.args if _LESS.fullmatch(arg)]  # `-w` is no option
-    rest = [*less[:1], *call.operands]
-    mode = "".join(rest[:1])
+    whose, *paths = [*less[:1], *call.operands] or [""]
+    mode = whose if call.name == "chmod" else ""
     recursive = call.args.has("R", "--recursive")
     if _SET_ID.fullmatch(mode) or (recursive and _FOR_ALL.fullmatch(mode)):
         state.note("danger.permissions", call.shown)
-    for path in rest[1:]:
-        _opened(state, call.name, path, mode, recursive)
-
-
-def changes_owner(state: ShellState, call: Call) -> None:
-    for path in call.operands[1:]:
-        _opened(state, call.name, path, "", call.args.has("R", "--recursive"))
-
-
-def _opened(
-    state: ShellState, name: str, path: Arg, mode: str, recursive: bool
-) -> None:
-    """Others may do with a file what they could not."""
-    place = state.place(path)
-    told = shown(name, [mode, state.show(place)])
-    if place.protected and not _PRIVATE.fullmatch(mode):
-        state.note(place.protected, told)
-    elif place.kind == OUTSIDE or (recursive and place.kind == UNSURE):
-        state.note("danger.permissions", told)
+    for path in paths:
+        place = state.place(path)
+        told = shown(call.name, [mode, state.show(place)])
+        if place.protected and not _PRIVATE.fullmatch(mode):
+            state.note(place.protected, told)
+        elif place.kind == OUTSIDE or (recursive and place.kind == UNSURE):
+            state.note("danger.permissions", told)
 
 
 def unlocks(state: ShellState, call: Call) -> None:

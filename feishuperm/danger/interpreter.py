@@ -83,8 +83,10 @@ _SHEBANG = re.compile(
 )
 # A relative path may lead there too; any other is a program of the project's own.
 _SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/|.*/feishuperm\.pyz\Z")
+_FORCED = re.compile(r"-\w*[rR]\w*f\w*|-\w*f\w*[rR]\w*")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _GLOB = re.compile(r"[*?\[]")
+_HISTORY = re.compile(r"\.git/|(?:.*/)?\.git\Z", re.DOTALL)
 # A place's kind -> what it is to delete something there, and all of it.
 _DELETED = {
     INSIDE: ("fact.deletes", "danger.wipe"),
@@ -392,17 +394,15 @@ class ShellState:
             if first.closes:  # `{ a; b; } | c`, `done > file`
                 flows = [self._pipeline(pipeline, _together(flows))]
             elif first.words and first.words[0].plain() == "read":
-                source = self._read_from(script.pipelines[at + 1 :], given)
+                # In a loop it gets what stands behind: `done < file`.
+                rest = script.pipelines[at + 1 : at + MAX_FIELDS]
+                closers = (later[0] for later in rest if later[0].closes)
+                loop = next((c for c in closers if c.redirects or c.stdin), None)
+                source = self._inputs(loop, given) if loop else given
                 flows.append(self._pipeline(pipeline, source))
             elif not first.is_empty():
                 flows.append(self._pipeline(pipeline, given))
         return _together(flows)
-
-    def _read_from(self, rest: Sequence[Sequence[Command]], given: Output) -> Output:
-        """What `read` gets in a loop: `done < file` stands behind it."""
-        closers = (pipeline[0] for pipeline in rest[:MAX_FIELDS] if pipeline[0].closes)
-        command = next((c for c in closers if c.redirects or c.stdin), None)
-        return given if command is None else self._inputs(command, given)
 
     def _pipeline(self, pipeline: Sequence[Command], flow: Output) -> Output:
         state = self if len(pipeline) == 1 else self.copy()
@@ -488,7 +488,8 @@ class ShellState:
         alone = all(map(_is_assignment, command.words))
         for word in command.words:
             if not fields and _is_assignment(word):
-                self._assign(word, alone)
+                value = self.unsplit(word)
+                self.assign(value, keep=alone or value.startswith("CDPATH="))
                 continue
             fields += self.expand(word)
             if len(fields) > MAX_FIELDS:
@@ -506,21 +507,9 @@ class ShellState:
             self.variables[name] = tuple(values[:MAX_VALUES])
         return NOTHING
 
-    def _assign(self, word: Word, alone: bool) -> None:
-        """A word before the command sets a variable: for it, or from now on."""
-        value = self.unsplit(word)
-        self.assign(value, keep=alone or value.startswith("CDPATH="))
-
     def assign(self, text: Arg, keep: bool = True) -> None:
-        """`NAME=value`, by itself or as an argument of `export`."""
+        """`NAME=value`: for one command, or kept, as by itself or behind `export`."""
         name, _, value = text.partition("=")
-        self._judge_variable(text, name, value, keep)
-        if keep and name.endswith("+"):
-            value = self.variables.get(name[:-1], (Arg(""),))[0] + value
-        if keep and name:
-            self.variables[name.rstrip("+")] = (Arg(value, *text.trace),)
-
-    def _judge_variable(self, text: Arg, name: str, value: str, keep: bool) -> None:
         if name == "PATH":  # any program after it may be another one
             self._may_run((UNKNOWN,))
         if name in words("run by others") and value:
@@ -531,6 +520,10 @@ class ShellState:
             self.note("danger.inject", text)
         if pattern("registry").match(text) and (keep or "=http:" in text):
             self.note("danger.packages", text)
+        if keep and name.endswith("+"):
+            value = self.variables.get(name[:-1], (Arg(""),))[0] + value
+        if keep and name:
+            self.variables[name.rstrip("+")] = (Arg(value, *text.trace),)
 
     def _leads(self, path: str) -> bool:
         """Whether a folder that anybody may write to comes before the system's."""
@@ -550,24 +543,31 @@ class ShellState:
         word, rest = fields[0], Args(fields[1:])
         name = word.rpartition("/")[2].lower()
         name = re.sub(r"\.exe\Z", "", name)
-        self._origin_of(word)
+        self.suspicious(word)
+        if "/" in word:  # it may have been fetched before, alone or in an archive
+            self.came(word)
+            self.run_file(self.content(word) or NOTHING)
         self._look_at(name)
         if name not in self.programs:  # python3.11
             name = re.sub(r"[-.]?\d[\d.]*\Z", "", name[:MAX_SHOWN])
         if name not in self.programs and _GLOB.search(name):
             return self._globbed(name, rest, flow)
         self._may_run(files_of(name, fields))
-        if name in self.programs and not self._is_projects(word):
+        # A program of the project only has the name of one that is known.
+        relative = word.startswith(("./", "../"))
+        own = relative and not _SYSTEM.match(self.rules.full(word, self.cwd))
+        if name in self.programs and not own:
+            if self.depth >= MAX_NESTED:
+                self.unread(" ".join(fields))
+                return UNSEEN
             self.depth += 1
-            try:
-                if self.depth > MAX_NESTED:
-                    self.unread(" ".join(fields))
-                    return UNSEEN
-                return self.follow(name, rest, flow)
-            finally:
-                self.depth -= 1
-        if UNKNOWN in word:
-            return self._opaque(word, rest, flow)
+            out = self.follow(name, rest, flow)
+            self.depth -= 1
+            return out
+        if UNKNOWN in word:  # only the run will tell: by its options it may delete
+            self.note("fact.opaque", word)
+            if any(map(_FORCED.fullmatch, rest)):
+                return self.follow("rm", rest, flow)
         return self.follow(name, [word, *rest], flow, ANY)
 
     def follow(
@@ -599,21 +599,6 @@ class ShellState:
             self.call([Arg(name), *rest], flow)
         return UNSEEN
 
-    def _is_projects(self, word: Arg) -> bool:
-        """Whether a program only has the name of one that is known."""
-        relative = word.startswith(("./", "../"))
-        return relative and not _SYSTEM.match(self.rules.full(word, self.cwd))
-
-    def _origin_of(self, word: Arg) -> None:
-        """What is run may have been fetched before, alone or in an archive."""
-        self.suspicious(word)
-        if "/" not in word:
-            return
-        self.came(word)
-        content = self.content(word)
-        if content is not None:
-            self.run_file(content)
-
     def brings(self, folder: str, where: str) -> None:
         """A folder is filled from elsewhere."""
         if len(self.unpacked) < MAX_WHATS:
@@ -640,13 +625,6 @@ class ShellState:
         elif text:
             self.run(Arg(text))
 
-    def _opaque(self, word: Arg, rest: Args, flow: Output) -> Output:
-        """A program that only the run will tell: by its options it may delete."""
-        self.note("fact.opaque", word)
-        if any(re.fullmatch(r"-\w*[rR]\w*f\w*|-\w*f\w*[rR]\w*", arg) for arg in rest):
-            return self.follow("rm", rest, flow)
-        return self.follow(ANY, [word, *rest], flow)
-
     # Words.
 
     def unsplit(self, word: Word) -> Arg:
@@ -661,7 +639,10 @@ class ShellState:
             for field in value.split(SPLIT, MAX_FIELDS)
             if field or SPLIT not in value
         ]
-        if not _has_braces(word) or sum(map(len, fields)) >= MAX_BRACED:
+        plain = (p.text for p in word.parts if p.kind == LITERAL and not p.quoted)
+        if not any("{" in text for text in plain):
+            return fields
+        if sum(map(len, fields)) >= MAX_BRACED:
             return fields
         return [Arg(text, *field.trace) for field in fields for text in _braced(field)]
 
@@ -834,7 +815,7 @@ class ShellState:
             return
         shown = self.show(place)
         unsure = recursive and place.kind == UNSURE
-        history = place.kind == INSIDE and _is_history(shown)
+        history = place.kind == INSIDE and _HISTORY.match(shown)
         if place.device:
             self.note("danger.device", place.path)
         else:
@@ -857,17 +838,6 @@ def _together(flows: Sequence[Output]) -> Output:
     origin = next((flow for flow in flows if flow.origin), None)
     origin = origin or (flows[-1] if flows else NOTHING)
     return Output("".join(texts) if whole else None, *origin.trace)
-
-
-def _is_history(path: str) -> bool:
-    return path == ".git" or path.endswith("/.git") or path.startswith(".git/")
-
-
-def _has_braces(word: Word) -> bool:
-    return any(
-        part.kind == LITERAL and not part.quoted and "{" in part.text
-        for part in word.parts
-    )
 
 
 def _joined(values: list[Arg], more: list[Arg]) -> list[Arg]:

@@ -10,7 +10,7 @@ import re
 from functools import cache
 
 from feishuperm.danger.command_table import is_harmless, lists, pattern, sections, words
-from feishuperm.danger.files import SSH_HOST
+from feishuperm.danger.files import SSH_HOST, changes, deletes
 from feishuperm.danger.interpreter import (
     DOWNLOADED,
     HOST,
@@ -41,7 +41,9 @@ _SSH_OPENS = re.compile(r"(?:-o)?remoteforward[= ]", re.IGNORECASE)
 
 def ssh(state: ShellState, call: Call) -> Output:
     args, given = call.args, call.given
-    rest = _host_and_command(args, call.valued)
+    rest = args.behind(call.valued)
+    if len(rest) > 1 and rest[1].startswith("-"):  # options go on behind the host
+        rest = Args([rest[0], *rest[1:].behind(call.valued)])
     for option in args:
         match = _SSH_RUNS.match(option)
         if match:
@@ -60,14 +62,6 @@ def ssh(state: ShellState, call: Call) -> Output:
     elif given.text is not None and given.text.strip():
         state.run(Arg(given.text), foreign=True)
     return Output(None, DOWNLOADED, host)
-
-
-def _host_and_command(args: Args, valued: str) -> Args:
-    """A host and the command behind it: options end with the first word."""
-    rest = args.behind(valued)
-    if len(rest) > 1 and rest[1].startswith("-"):
-        return Args([rest[0], *rest[1:].behind(valued)])
-    return rest
 
 
 _ANSIBLE_ENDS = re.compile(r"\bstate=(?:absent|stopped|removed)\b")
@@ -137,7 +131,10 @@ def _contained(state: ShellState, call: Call) -> Output:
     for arg, following in zip(args, [*args[1:], Arg("")]):
         match = _SHARES.fullmatch(arg)
         shared = (match[1] or following) if match else ""
-        if shared and _is_host(state, shared):
+        source = re.search(r"(?:source|src)=([^,]+)", shared)
+        path = source[1] if source else shared.partition(":")[0]
+        path = path.rstrip("/") or "/"
+        if shared and (path in ("~", state.rules.home) or _SYSTEM_PART.fullmatch(path)):
             state.note("danger.root", shown(name, ["-v", shared]))
         if is_host_right(arg) or is_host_right(f"{arg} {following}"):
             state.note("danger.root", shown(name, [arg]))
@@ -154,13 +151,6 @@ def _elsewhere(state: ShellState, command: Args, given: Output) -> Output:
     out = state.call(command, given) if command else UNSEEN
     state.foreign = before
     return out
-
-
-def _is_host(state: ShellState, shared: str) -> bool:
-    source = re.search(r"(?:source|src)=([^,]+)", shared)
-    path = source[1] if source else shared.partition(":")[0]
-    path = path.rstrip("/") or "/"
-    return path in ("~", state.rules.home) or bool(_SYSTEM_PART.fullmatch(path))
 
 
 def kubectl(state: ShellState, call: Call) -> Output:
@@ -295,9 +285,8 @@ def git(state: ShellState, call: Call) -> Output:
             _git_setting(state, value)
     out = UNSEEN
     if rest and not {"--dry-run", "--help"} & set(rest):
-        inner = Call(rest[0], rest[1:], call.given)
-        plain = _git_wipes if rest[0] in _wiping() else _git_plain
-        out = _GIT.get(rest[0], plain)(state, inner) or UNSEEN
+        inner = Call(f"git {rest[0]}", rest[1:], call.given)
+        out = _GIT.get(rest[0], _git_plain)(state, inner) or UNSEEN
     state.cwd = before
     top = rest == ["rev-parse", "--show-toplevel"]
     return Output(state.rules.project) if top else Output(None, *out.trace)
@@ -324,14 +313,14 @@ _FORCES = re.compile(
 
 def _git_push(state: ShellState, call: Call) -> None:
     rest = call.args.operands("-o --push-option --receive-pack --exec --repo")
-    own = [arg for arg in call.args if not arg.startswith("--receive")]
+    told = shown(call.name, [a for a in call.args if not a.startswith("--receive")])
     if "-n" in call.args:
         return
     if any(map(_DEPLOYS.fullmatch, rest[:1])):
-        state.note("danger.publish", shown("git push", own))
+        state.note("danger.publish", told)
     refs = any(ref.startswith(("+", ":")) for ref in rest[1:])
     if refs or any(map(_FORCES.fullmatch, call.args)):
-        state.note("danger.force", shown("git push", own))
+        state.note("danger.force", told)
     else:
         state.note("fact.push", " ".join(rest[:2]))
     for arg in rest[:1]:
@@ -356,28 +345,12 @@ def _put_back(
 ) -> Output:
     """Files are put back: what was changed in them is gone."""
     if force or {".", "*", "./", ":/", "/"} & set(files):
-        state.note("danger.wipe", f"git {call.shown}")
+        state.note("danger.wipe", call.shown)
     elif files:
         state.note("fact.discards", " ".join(files[:3]))
     for path in files:
         state.rewrites(path)
     return NOTHING
-
-
-def _git_wipes(state: ShellState, call: Call) -> None:
-    """A command that gives something up if its words say so, by the table."""
-    if re.search(_wiping()[call.name], " ".join(call.args)):
-        state.note("danger.wipe", f"git {call.shown}")
-    for option, text in zip(call.args, call.args[1:]):
-        if re.fullmatch(r"--exec|-x|--\w+-filter", option):
-            state.run(text)
-
-
-@cache
-def _wiping() -> dict[str, str]:
-    """Commands of git, and the words with which they wipe something out."""
-    rows = (line.partition(": ") for line in sections("patterns.txt")["git wipes"])
-    return {name: wiping for name, _, wiping in rows}
 
 
 def _git_each(state: ShellState, call: Call) -> None:
@@ -387,31 +360,28 @@ def _git_each(state: ShellState, call: Call) -> None:
         tail = [arg for arg in call.args[1:] if arg != "--recursive"]
         state.run(tail[0]) if len(tail) == 1 else state.call(tail, NOTHING)
     elif rest[:1] == ["deinit"] and call.args.has("f", "--force"):
-        state.note("danger.wipe", shown("git submodule", call.args))
+        state.note("danger.wipe", call.shown)
     else:
         state.look(call.args)
 
 
 def _git_config(state: ShellState, call: Call) -> None:
+    """A setting is changed, for this project or for all of them."""
     args = call.args
     rest = args.operands("-f --file --type --default")
     rest = rest[1:] if rest[:1] in (["set"], ["add"]) else rest
     everywhere = args.has("", "--global", "--system")
     if everywhere and args.has("e", "--edit"):
-        state.note("danger.startup", shown("git config", args))
+        state.note("danger.startup", call.shown)
     changes = args.has("", "--unset", "--unset-all", "--add", "--replace-all")
-    if rest[:1] not in (["get"], ["list"]) and (changes or len(rest) > 1):
-        _git_changes(state, shown("git config", args), rest, everywhere)
-
-
-def _git_changes(state: ShellState, told: str, rest: Args, everywhere: bool) -> None:
-    """A setting is changed, for this project or for all of them."""
+    if rest[:1] in (["get"], ["list"]) or not (changes or len(rest) > 1):
+        return
     name = "".join(rest[:1])
     runs = pattern("git_runs").search(name)
     if everywhere and not _TASTE.match(name):
-        state.note("danger.startup", told)
+        state.note("danger.startup", call.shown)
     elif runs or name.lower().endswith("insteadof"):
-        state.note("danger.permissions", told)
+        state.note("danger.permissions", call.shown)
     for text in rest[1:2] if runs else ():
         state.run(Arg(text.lstrip("!")))
 
@@ -438,21 +408,6 @@ def _git_clone(state: ShellState, call: Call) -> None:
             state.note("fact.outside", state.show(target))
 
 
-def _git_remote(state: ShellState, call: Call) -> None:
-    for arg in call.args:
-        state.visit(arg)
-
-
-def _git_mv(state: ShellState, call: Call) -> None:
-    for path in call.operands:
-        state.rewrites(path)
-
-
-def _git_rm(state: ShellState, call: Call) -> None:
-    for path in () if call.args.has("", "--cached") else call.operands:
-        state.deletes(path, call.args.has("r"))
-
-
 _RUN_OPTIONS = re.compile(
     r"--(?:extcmd|upload-pack|receive-pack|exec|exec-path|open-files-in-pager)=(.+)"
     r"|-O(\w.*)|ext::(.+)",
@@ -460,26 +415,36 @@ _RUN_OPTIONS = re.compile(
 )
 
 
+@cache
+def _wiping() -> dict[str, str]:
+    """Commands of git, and the words with which they wipe something out."""
+    rows = (line.partition(": ") for line in sections("patterns.txt")["git wipes"])
+    return {f"git {name}": wiping for name, _, wiping in rows}
+
+
 def _git_plain(state: ShellState, call: Call) -> None:
-    """Anything else: an option or an address may name a program."""
+    """Anything else: it may wipe, by the table; an option may name a program."""
+    wiping = _wiping().get(call.name)
+    if wiping is not None and re.search(wiping, " ".join(call.args)):
+        state.note("danger.wipe", call.shown)
     for match in filter(None, map(_RUN_OPTIONS.fullmatch, call.args)):
         state.run(match[1] or match[2] or match[3])
     for option, text in zip(call.args, call.args[1:]):
-        if option in ("-x", "--extcmd", "--upload-pack", "--exec"):
+        if re.fullmatch(r"-x|--extcmd|--upload-pack|--exec|--\w+-filter", option):
             state.run(text)
-    state.look(call.args)
+    if wiping is None:
+        state.look(call.args)
 
 
 _GIT: dict[str, Program] = {
     "push": _git_push,
     "checkout": _git_checkout,
     "restore": _git_restore,
-    "rm": _git_rm,
-    "mv": _git_mv,
+    "rm": deletes,
+    "mv": changes,
     **dict.fromkeys(("submodule", "bisect"), _git_each),
     "config": _git_config,
     "clone": _git_clone,
-    "remote": _git_remote,
     "send-email": by_words,
 }
 
@@ -495,8 +460,10 @@ _ALIASES = re.compile(r"-(?:tools|cli)\Z|\A@[\w.-]+/(?=\w)|/cli\Z")
 
 
 def packages(state: ShellState, call: Call) -> Output:
-    if _runs_package(state, call):
-        return UNSEEN
+    for phrase in sections("commands.txt")["runs packages"]:
+        first, *own = phrase.split()
+        if call.name == first and call.args[: len(own)] == own:
+            return _run_package(state, call, call.args[len(own) :])
     name, args = call.name, call.args
     if pattern("sources").match(" ".join([name, *args])[:2000]):
         state.note("danger.packages", call.shown)
@@ -540,38 +507,24 @@ def _run_by(state: ShellState, call: Call, rest: Args) -> None:
         if any(map(publishes, goals)) and not is_harmless(call.args):
             state.note("danger.publish", call.shown)
     elif call.name == "go" and rest[:1] == ["run"]:
-        for source in rest[1:2]:
-            _run_source(state, source, call.given)
+        for source in rest[1:2]:  # a file, what flows in, a package from elsewhere
+            if "@" in source:
+                state.note("fact.package", source)
+            content = call.given if source == "-" else state.content(source)
+            state.run_file(content or NOTHING, "python")
     elif call.name not in ("go", "cargo", "gh") and rest[:1] in (["run"], ["exec"]):
         command = call.args[call.args.index(rest[0]) + 1 :]
         valued = "--with -p --python -n --name --env --extra --group"
         state.call(command.behind(valued), call.given)
 
 
-def _run_source(state: ShellState, source: Arg, given: Output) -> None:
-    """`go run`: a file, what flows in, or a package from elsewhere."""
-    if "@" in source:
-        state.note("fact.package", source)
-    content = given if source == "-" else state.content(source)
-    state.run_file(content or NOTHING, "python")
-
-
-def _runs_package(state: ShellState, call: Call) -> bool:
-    """`npx NAME`: fetched to be run; whether this is such a command."""
-    for phrase in sections("commands.txt")["runs packages"]:
-        first, *own = phrase.split()
-        if call.name == first and call.args[: len(own)] == own:
-            _run_package(state, call, call.args[len(own) :])
-            return True
-    return False
-
-
-def _run_package(state: ShellState, call: Call, args: Args) -> None:
+def _run_package(state: ShellState, call: Call, args: Args) -> Output:
+    """`npx NAME`: fetched to be run."""
     rest = args.behind("-p --package --with --from -c --call --python")
     state.run_value(call.args, "-c", "--call")
     source = call.args[:-1].value_of("--from", "-p", "--package", "--with")
     if not rest:
-        return
+        return UNSEEN
     state.note("fact.package", rest[0])
     for address in filter(_ADDRESS.match, (rest[0], source or "")):
         state.note("danger.downloaded", address)
@@ -580,3 +533,4 @@ def _run_package(state: ShellState, call: Call, args: Args) -> None:
         state.call([bare, *rest[1:]], call.given)
     else:
         by_words(state, Call(bare, rest[1:], call.given))
+    return UNSEEN

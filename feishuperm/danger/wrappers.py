@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 from feishuperm.danger.code import destroys, run_code
 from feishuperm.danger.command_table import is_harmless, pattern, words
@@ -116,8 +117,7 @@ def _split(state: ShellState, text: Arg) -> list[Arg]:
 
 def environment(state: ShellState, call: Call) -> Output:
     """printenv, history: all of it, or what is named."""
-    if call.name == "history" and call.args.has("cwd"):
-        state.note("danger.wipe", call.shown)
+    state.recognise(call.name, call.args)
     return UNSEEN if call.operands else Output(None, SECRET, call.name)
 
 
@@ -252,7 +252,7 @@ def xargs(state: ShellState, call: Call) -> Output:
     return state.call([*rest, *(items or unseen)], UNSEEN)
 
 
-def _placed(command: Args, marker: str, item: Arg) -> list[Arg]:
+def _placed(command: Sequence[Arg], marker: str, item: Arg) -> list[Arg]:
     """A command with an item wherever the marker stands."""
     return [
         Arg(arg.replace(marker, item), *item.trace) if marker in arg else arg
@@ -299,7 +299,11 @@ def _search(state: ShellState, roots: Args, args: Args, narrowed: str) -> Output
             for root in roots:
                 state.deletes(_below(root, narrowed), recursive=True)
         elif re.fullmatch(_FIND_RUNS, arg):
-            _find_runs(state, roots, rest, narrowed)
+            command = rest[: rest.place_of("[;+]")]
+            last = [] if any("{}" in word for word in command) else [Arg("{}")]
+            for root in roots[:5]:
+                item = _below(root, narrowed)
+                state.call(_placed([*command, *last], "{}", item), UNSEEN)
         elif arg.startswith(("-fprint", "-fls")):
             in_place(state, rest[:1])
     elsewhere = [root for root in roots if state.place(root).kind == OUTSIDE]
@@ -321,15 +325,6 @@ def _narrowed(args: Args) -> str:
 def _below(root: str, narrowed: str) -> Arg:
     """Something in a folder, or all of it."""
     return Arg(f"{root.rstrip('/')}/{narrowed}" if narrowed else root)
-
-
-def _find_runs(state: ShellState, roots: Args, args: Args, narrowed: str) -> None:
-    command = args[: args.place_of("[;+]")]
-    if not any("{}" in arg for arg in command):
-        command = Args([*command, Arg("{}")])
-    for root in roots[:5]:
-        item = _below(root, narrowed)
-        state.call([Arg(arg.replace("{}", item)) for arg in command], UNSEEN)
 
 
 # A command in an option, in a file, or for later.
@@ -394,14 +389,6 @@ def make(state: ShellState, call: Call) -> Output:
         if match:
             state.run(Arg(match[1]))
     state.look(args)
-    return UNSEEN
-
-
-def crontab(state: ShellState, call: Call) -> Output:
-    if "-r" in call.args:
-        state.note("danger.startup", "crontab -r")
-    elif "-l" not in call.args:
-        state.note("danger.startup", shown("crontab", call.args))
     return UNSEEN
 
 
@@ -636,8 +623,10 @@ def by_name(state: ShellState, path: str, args: Args) -> None:
 
 def runs_among(state: ShellState, args: Args) -> None:
     """`anything sh -c TEXT`, `-c TEXT`, `-- command`: any program may run that."""
-    command = args.behind_dashes() or args
-    if len(command) > 1 and _is_command(state, command[0], command is not args):
+    command = args.behind_dashes()
+    begins = command and command[0].rpartition("/")[2] in state.programs
+    command = command or args
+    if len(command) > 1 and (begins or command[0] in RUN_BY_OTHERS):
         state.call(command, NOTHING)
         return
     for place, (arg, text) in enumerate(zip(args, args[1:])):
@@ -650,9 +639,3 @@ def runs_among(state: ShellState, args: Args) -> None:
             state.call(args[place + 1 :], NOTHING)
         if arg in ("-c", "-e", "--eval", "--execute", "runner", "--command"):
             state.call([Arg("python"), Arg("-c"), text], NOTHING)
-
-
-def _is_command(state: ShellState, word: str, dashed: bool) -> bool:
-    """Whether a command begins with a word: by itself, or behind `--`."""
-    leaf = word.rpartition("/")[2]
-    return word in RUN_BY_OTHERS or (dashed and leaf in state.programs)

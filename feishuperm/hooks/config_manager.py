@@ -19,9 +19,10 @@ that uses an SDK) the program has decided for itself.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from functools import reduce
+from functools import cache, reduce
 
 from feishuperm.errors import FileError
 from feishuperm.hooks.variables import UnsafeTemplate, shell_template
@@ -58,7 +59,8 @@ CLIENT_FIELDS = ("args", "async", "asyncRewake", "if", "once", "shell")
 MAX_TIMEOUT = 86400
 NO_OBJECT = msg("not an object")
 # Where things are; the client lets no project set these for a hook.
-PLACES = ("HOME", "CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR")
+_PLACE = re.compile(r"(?:HOME|CLAUDE_CONFIG_DIR|CLAUDE_PROJECT_DIR)\Z|XDG_")
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
 PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
@@ -67,15 +69,18 @@ class Invalid(Exception):
 
 
 class SettingsFile:
-    """One file: what it holds for us, and the rest as Claude Code can read it."""
+    """One file: what it holds for us, and the rest, which is Claude Code's."""
 
     def __init__(self, source: str, path: str, data: dict[str, Any]) -> None:
         self.source = source  # Claude Code's name for it
         self.path = path
         self.hooks: list[Pair] = []
         self.callbacks: list[Pair] = []
-        self.has_script = _has_script(data)
-        self.rest = _readable_for_client(data)
+        groups = (group for event in part_at(data, "hooks")
+                  for group in list_at(data, "hooks", event))  # fmt: skip
+        entries = (entry for group in groups for entry in list_at(group, "hooks"))
+        self.has_script = any(value_at(entry, "type") == SCRIPT for entry in entries)
+        self.rest = {k: data[k] for k in data if k not in ("hooks", "feishuperm")}
 
 
 class ProjectConfig:
@@ -113,33 +118,34 @@ class ConfigManager:
         self.environ = environ
         self.warn = warn
         self.trust = trust
-        self._read_before: dict[str, list[tuple[str, Origin, dict[str, Any]]]] = {}
+        self._settings = cache(lambda root: list(self._read_settings(root)))
 
     def project_root(self, cwd: str) -> str:
         """CLAUDE_PROJECT_DIR, else the event's or the process's folder."""
         return os.path.abspath(self.environ.get("CLAUDE_PROJECT_DIR") or cwd or ".")
 
-    def load_project_config(self, root: str) -> ProjectConfig:
-        """For SDK use: every callback of the three kinds, and all complaints."""
-        config = self._load(root, for_sdk=True)
-        config.hooks = HooksConfig(pair for file in config.files for pair in file.hooks)
-        config.callbacks = HooksConfig(
-            pair for file in config.files for pair in file.callbacks
-        )
-        for file in config.skippable():
-            self.warn(
-                msg(
-                    "{}: Claude Code skips this whole file in interactive sessions, "
-                    "because a `script` stands under `hooks`; move it to "
-                    "`feishuperm.callbacks`",
-                    file.path,
-                )
-            )
-        return config
+    def load_project_config(self, root: str, for_sdk: bool = True) -> ProjectConfig:
+        """For SDK use: every callback of the three kinds, and all complaints.
 
-    def load_headless_config(self, root: str) -> ProjectConfig:
-        """For `run`, which takes `left_over()` of it once the client has loaded."""
-        return self._load(root, for_sdk=False)
+        For `run`, which takes `left_over()` of it once the client has loaded, only what
+        the client may not run by itself.
+        """
+        config = ProjectConfig(root)
+        for source, origin, data in self._settings(root):
+            if not self._is_believed(origin):
+                continue
+            file = SettingsFile(source, origin.path, data)
+            reader = _Reader(origin, self.warn, notes=for_sdk)
+            # What the client runs by its own rules is not ours to judge.
+            if for_sdk or file.has_script:
+                file.hooks += reader.hooks(data.get("hooks"))
+            file.callbacks += reader.callbacks(data.get("feishuperm"))
+            config.files.append(file)
+        self._warn_of_homes(config, for_sdk)
+        files = config.files
+        config.hooks = HooksConfig(pair for file in files for pair in file.hooks)
+        config.callbacks = HooksConfig(p for file in files for p in file.callbacks)
+        return config
 
     def load_callbacks(self, root: str, event: str) -> HooksConfig:
         """What one event of an interactive session is to run."""
@@ -175,7 +181,7 @@ class ConfigManager:
         for _, origin, data in self._settings(root):
             block = part_at(data, "env")
             if origin.is_project:
-                names.update(name for name in block if not _is_place(name))
+                names.update(n for n in block if not _PLACE.match(n))
             else:
                 own = {name: block[name] for name in block if _is_path(block[name])}
         if not names & set(self.environ):
@@ -185,28 +191,8 @@ class ConfigManager:
         restored = {name: before[name] for name in names if name in before}
         return {"PATH": PLAIN_PATH, **kept, **restored}
 
-    def _load(self, root: str, for_sdk: bool) -> ProjectConfig:
-        config = ProjectConfig(root)
-        for source, origin, data in self._settings(root):
-            if not self._is_believed(origin):
-                continue
-            file = SettingsFile(source, origin.path, data)
-            reader = _Reader(origin, self.warn, notes=for_sdk)
-            # What the client runs by its own rules is not ours to judge.
-            if for_sdk or file.has_script:
-                file.hooks += reader.hooks(data.get("hooks"))
-            file.callbacks += reader.callbacks(data.get("feishuperm"))
-            config.files.append(file)
-        self._warn_hooks_json(root)
-        return config
-
-    def _settings(self, root: str) -> list[tuple[str, Origin, dict[str, Any]]]:
-        """(source, origin, content) of each settings file with an object in it."""
-        if root not in self._read_before:
-            self._read_before[root] = list(self._read_settings(root))
-        return self._read_before[root]
-
     def _read_settings(self, root: str) -> Iterator[tuple[str, Origin, dict[str, Any]]]:
+        """(source, origin, content) of each settings file with an object in it."""
         own, folder = claude_dir(self.environ), os.path.join(root, ".claude")
         at_home = _identity(own) == _identity(folder)
         seen = []
@@ -250,15 +236,25 @@ class ConfigManager:
     def _is_believed(self, origin: Origin) -> bool:
         return not origin.is_project or self.is_trusted(origin.root)
 
-    def _warn_hooks_json(self, root: str) -> None:
-        path = os.path.join(root, ".claude", "hooks.json")
+    def _warn_of_homes(self, config: ProjectConfig, for_sdk: bool) -> None:
+        """About callbacks in a place where nobody, or not everybody, looks for them."""
+        path = os.path.join(config.root, ".claude", "hooks.json")
         if os.path.lexists(path):
             self.warn(
                 msg(
                     "{} is not read any more: move its content under `hooks` in {} "
                     "and delete it",
                     path,
-                    os.path.join(root, SHARED_SETTINGS),
+                    os.path.join(config.root, SHARED_SETTINGS),
+                )
+            )
+        for file in config.skippable() if for_sdk else ():
+            self.warn(
+                msg(
+                    "{}: Claude Code skips this whole file in interactive sessions, "
+                    "because a `script` stands under `hooks`; move it to "
+                    "`feishuperm.callbacks`",
+                    file.path,
                 )
             )
 
@@ -302,8 +298,17 @@ class _Reader:
         if not isinstance(event, str) or not event:
             raise Invalid(msg("`event` is missing"))
         self._check_event(event)
-        if self.notes:
-            self._note_listed(event, place)
+        self._note_event(event, place)
+        if event == "PermissionRequest" and self.notes:
+            self.warn(
+                msg(
+                    "{}: {}: interactive sessions send PermissionRequest straight to "
+                    "the phone, so this runs under `feishuperm run` only; use "
+                    "PreToolUse",
+                    self.path,
+                    place,
+                )
+            )
         callback = self._callback(entry, place)
         if callback is None:
             raise Invalid(
@@ -326,8 +331,9 @@ class _Reader:
 
     def _groups(self, event: str, groups: Any) -> Iterator[Pair]:
         rows = _need(list, groups, msg("not a list"))
-        if self.notes:
-            self._note_event(event)
+        self._note_event(event, f"hooks.{event}")
+        if event in SDK_NOTES and self.notes:
+            self.warn(msg("{}: hooks.{}: {}", self.path, event, SDK_NOTES[event]))
         for number, group in enumerate(rows):
             place = f"hooks.{event}[{number}]"
             with self.skipping(place):
@@ -368,29 +374,11 @@ class _Reader:
             )
         return HookCallback(kind, text, timeout, source, self.origin, blocks)
 
-    def _note_listed(self, event: str, place: str) -> None:
-        if event not in HOOK_EVENTS:
+    def _note_event(self, event: str, place: str) -> None:
+        if event not in HOOK_EVENTS and self.notes:
             self.warn(
                 msg("{}: {}: no event {!r} is known; kept", self.path, place, event)
             )
-        if event == "PermissionRequest":
-            self.warn(
-                msg(
-                    "{}: {}: interactive sessions send PermissionRequest straight to "
-                    "the phone, so this runs under `feishuperm run` only; use "
-                    "PreToolUse",
-                    self.path,
-                    place,
-                )
-            )
-
-    def _note_event(self, event: str) -> None:
-        if event not in HOOK_EVENTS:
-            self.warn(
-                msg("{}: hooks.{}: no such event is known; kept", self.path, event)
-            )
-        elif event in SDK_NOTES:
-            self.warn(msg("{}: hooks.{}: {}", self.path, event, SDK_NOTES[event]))
 
 
 def _need(kind: type, value: Any, why: str) -> Any:
@@ -406,7 +394,8 @@ def _checked(entry: dict[str, Any]) -> tuple[str, float]:
     if kind not in CALLBACK_TYPES:
         raise Invalid(msg("`type` {!r} is none of {}", kind, ", ".join(CALLBACK_TYPES)))
     text = entry.get(kind)
-    if not isinstance(text, str) or not text.strip() or not _is_clean(text):
+    # No program can be given a NUL, or half of a character.
+    if not isinstance(text, str) or not text.strip() or _UNUSABLE.search(text):
         raise Invalid(msg("`{}` is missing, or no usable text", kind))
     foreign = [field for field in CLIENT_FIELDS if field in entry]
     if foreign:
@@ -472,46 +461,11 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _is_place(name: Any) -> bool:
-    return name in PLACES or str(name).startswith("XDG_")
-
-
-def _is_clean(text: str) -> bool:
-    """Whether a program can be given the text: no NUL, no half of a character."""
-    try:
-        return b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        return False
-
-
-def _groups_of(data: dict[str, Any]) -> Iterator[tuple[str, Any, list[Any]]]:
-    """Event, group and entries of all that stands under `hooks`, valid or not."""
-    for event in part_at(data, "hooks"):
-        for group in list_at(data, "hooks", event):
-            yield event, group, list_at(group, "hooks")
-
-
-def _has_script(data: dict[str, Any]) -> bool:
-    entries = (entry for _, _, entries in _groups_of(data) for entry in entries)
-    return any(value_at(entry, "type") == SCRIPT for entry in entries)
-
-
 def _scripts_only(pairs: list[Pair]) -> Iterator[Pair]:
     for event, group in pairs:
         scripts = [callback for callback in group.callbacks if callback.type == SCRIPT]
         if scripts:
             yield event, HookGroup(group.matcher, scripts)
-
-
-def _readable_for_client(data: dict[str, Any]) -> dict[str, Any]:
-    """A file's content with the hooks that nobody but Claude Code can run."""
-    kept: dict[str, list[dict[str, Any]]] = {}
-    for event, group, entries in _groups_of(data):
-        own = [entry for entry in entries if value_at(entry, "type") in CLIENT_TYPES]
-        if own:
-            kept.setdefault(event, []).append({**group, "hooks": own})
-    rest = {key: data[key] for key in data if key not in ("hooks", "feishuperm")}
-    return {**rest, "hooks": kept} if kept else rest
 
 
 def merge_settings(files: list[dict[str, Any]]) -> dict[str, Any]:

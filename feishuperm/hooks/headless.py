@@ -39,7 +39,7 @@ import threading
 import time
 from _socket import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TextIO
 
@@ -133,10 +133,8 @@ class Wait:
         """End the wait; the server sees the connection close and withdraws the card."""
         self.cancelled = True
         if self.sock is not None:
-            try:
+            with suppress(OSError):
                 self.sock.shutdown(2)
-            except OSError:
-                pass
 
     def _guard(self, seconds: int) -> None:
         self.registered = self.registered or seconds != wire.ACK_SECONDS
@@ -215,8 +213,9 @@ class Screen:
             said = one_line(str(decision.get("message", "")))
             self.line(translate("  refused: {}: {}", _call_of(question), said))
 
-    def settled(self, question: Question, how: str) -> None:
-        self.line(f"  {translate(how)}: {_call_of(question)}")
+    def settled(self, question: Question) -> None:
+        how = translate(msg("answered elsewhere"))
+        self.line(f"  {how}: {_call_of(question)}")
 
     def no_server(self) -> None:
         if not self.said_no_server:
@@ -259,7 +258,14 @@ class Screen:
         for error in list_at(result, "errors"):
             if not str(error).startswith("[ede_diagnostic]"):  # the CLI's own notes
                 self._tell(one_line(str(error)))
-        self.line(_summary(result, refusals))
+        seconds = f"{number_at(result, 'duration_ms') / 1000:.1f}"
+        done = msg("done in {} s", seconds)
+        parts = [msg("failed in {} s", seconds) if result.get("is_error") else done]
+        parts.append(msg("{:.0f} turns", number_at(result, "num_turns")))
+        parts.append(f"${number_at(result, 'total_cost_usd'):.4f}")
+        if refusals:
+            parts.append(msg("{} refused", refusals))
+        self.line("feishuperm: " + ", ".join(map(translate, parts)))
 
     def line(self, text: str) -> None:
         self.clear()
@@ -295,17 +301,6 @@ def _call(name: Any, tool_input: Any) -> str:
     if isinstance(command, str):
         return one_line(f"{name}: {command}", WIDTH)
     return one_line(summary(str(name), part_at(tool_input)), WIDTH)
-
-
-def _summary(result: dict[str, Any], refusals: int) -> str:
-    seconds = f"{number_at(result, 'duration_ms') / 1000:.1f}"
-    done = msg("done in {} s", seconds)
-    parts = [msg("failed in {} s", seconds) if result.get("is_error") else done]
-    parts.append(msg("{:.0f} turns", number_at(result, "num_turns")))
-    parts.append(f"${number_at(result, 'total_cost_usd'):.4f}")
-    if refusals:
-        parts.append(msg("{} refused", refusals))
-    return "feishuperm: " + ", ".join(map(translate, parts))
 
 
 class Headless:
@@ -347,7 +342,11 @@ class Headless:
                 return self._converse(prompt)
         except Stopped as stop:
             self.hooks.stop(for_good=False)  # SessionEnd is still to come
-            self._interrupt()
+            self.screen.warn(msg("stopping"))
+            self._request("interrupt")  # the CLI may end its turn in order
+            until = time.monotonic() + INTERRUPT_SECONDS
+            while not self.ended and time.monotonic() < until:
+                self._turn(0.1)
             return stop.code
         finally:
             try:
@@ -390,7 +389,18 @@ class Headless:
 
     def _converse(self, prompt: str) -> int:
         self.hooks.load_hooks(self.config.left_over(()))  # at most
-        self._request("initialize", hooks=self._registrations() or None)
+        # One callback per event; HookManager does matching, order and merging.
+        config = self.hooks.config
+        rows = {
+            event: {
+                "hookCallbackIds": [event],
+                "timeout": config.seconds(event) + SLACK,
+            }
+            for event in config
+            if event not in OWN_EVENTS
+        }
+        registered = {event: [row] for event, row in rows.items()}
+        self._request("initialize", hooks=registered or None)
         if self.config.skippable():  # find out which settings files the CLI skips
             self._request("get_settings", lambda answer: self._agreed(answer, prompt))
         else:
@@ -398,14 +408,19 @@ class Headless:
         while not self.ended:
             self._turn(TICK)
             self._tick(time.monotonic())
-        return self._exit_code()
+        if self.result is None:
+            code = self._wait(END_SECONDS)
+            self.screen.warn(msg("Claude ended without a result (exit {})", code))
+            return FAILURE
+        self.screen.result(self.result, self.refusals)
+        if self.refusals:
+            return REFUSED
+        return FAILURE if self.result.get("is_error") else SUCCESS
 
     def _turn(self, seconds: float) -> None:
         """Do the next thing that was handed over, if one comes in time."""
-        try:
+        with suppress(queue.Empty):
             self.events.get(timeout=seconds)()
-        except queue.Empty:
-            pass
 
     def _agreed(self, answer: ControlResponse, prompt: str) -> None:
         """Run what the CLI left out; what else stood in a skipped file stays out."""
@@ -416,16 +431,6 @@ class Headless:
             if file.source not in loaded:
                 self.screen.warn(msg("{}: {}", file.path, SKIPPED))
         self._send(self.protocol.user_message(prompt))
-
-    def _registrations(self) -> dict[str, list[dict[str, Any]]]:
-        """One callback per event; HookManager does matching, order and merging."""
-        registered = {}
-        for event in self.hooks.config:
-            if event not in OWN_EVENTS:
-                timeout = self.hooks.config.seconds(event) + SLACK
-                row = {"hookCallbackIds": [event], "timeout": timeout}
-                registered[event] = [row]
-        return registered
 
     def _received(self, data: bytes) -> None:
         if not data:
@@ -443,10 +448,11 @@ class Headless:
     def _not_understood(self, event: Any, error: Exception) -> None:
         """A message of a shape nobody has seen; what asks still gets an answer."""
         why = msg("a message was not understood ({}: {})", type(error).__name__, error)
-        self.screen.warn(why)
         if isinstance(event, ControlRequest):
             self.questions.pop(event.id, None)
-            self._send(self.protocol.refuse(event.id, why))
+            self._refuse(event.id, why)
+        else:
+            self.screen.warn(why)
 
     def _handle(self, event: Any) -> None:
         if isinstance(event, Message):
@@ -454,7 +460,10 @@ class Headless:
         elif isinstance(event, ControlRequest):
             self._requested(event)
         elif isinstance(event, ControlCancel):
-            self._settled(event.id, msg("answered elsewhere"))
+            question = self.questions.pop(event.id, None)
+            if question is not None:
+                question.wait.cancel()
+                self.screen.settled(question)
         elif isinstance(event, ControlResponse):
             if event.error:
                 self.screen.warn(msg("the CLI refused a request: {}", event.error))
@@ -462,7 +471,8 @@ class Headless:
 
     def _requested(self, request: ControlRequest) -> None:
         if request.subtype == "hook_callback":
-            self._in_thread(lambda: self._hook(request), partial(self._failed, request))
+            failed = partial(self._refuse, request.id)
+            self._in_thread(lambda: self._hook(request), failed)
         elif request.subtype == "can_use_tool":
             question = Question(request)
             self.questions[question.id] = question
@@ -510,9 +520,9 @@ class Headless:
         output = self._run_hooks(fields, request.body.get("tool_use_id"))
         self._later(lambda: self._send(self.protocol.reply(request.id, output)))
 
-    def _failed(self, request: ControlRequest, why: str) -> None:
+    def _refuse(self, id: str, why: str) -> None:
         self.screen.warn(why)
-        self._send(self.protocol.refuse(request.id, why))
+        self._send(self.protocol.refuse(id, why))
 
     def _own_event(self, event: str, **extra: str) -> None:
         self._run_hooks({**self.session, **extra, "hook_event_name": event})
@@ -563,12 +573,6 @@ class Headless:
             response["updatedInput"] = question.tool_input
         self._send(self.protocol.reply(question.id, response))
 
-    def _settled(self, id: str, how: str) -> None:
-        question = self.questions.pop(id, None)
-        if question is not None:
-            question.wait.cancel()
-            self.screen.settled(question, how)
-
     def _tick(self, now: float) -> None:
         for question in list(self.questions.values()):
             if now > question.wait.deadline:
@@ -582,24 +586,6 @@ class Headless:
         if self.process.poll() is not None:
             self.end_deadline = min(self.end_deadline, now + 2)
         self.ended = self.ended or now > self.end_deadline
-
-    def _exit_code(self) -> int:
-        if self.result is None:
-            code = self._wait(END_SECONDS)
-            self.screen.warn(msg("Claude ended without a result (exit {})", code))
-            return FAILURE
-        self.screen.result(self.result, self.refusals)
-        if self.refusals:
-            return REFUSED
-        return FAILURE if self.result.get("is_error") else SUCCESS
-
-    def _interrupt(self) -> None:
-        """Let the CLI end its turn in order, for a few seconds."""
-        self.screen.warn(msg("stopping"))
-        self._request("interrupt")
-        until = time.monotonic() + INTERRUPT_SECONDS
-        while not self.ended and time.monotonic() < until:
-            self._turn(0.1)
 
     def _end(self) -> None:
         """Nothing of this session outlives it."""
@@ -631,19 +617,16 @@ class Headless:
 
     def _send(self, data: bytes) -> None:
         assert self.process.stdin is not None
-        try:
+        # It may be gone, or told that nothing more comes; the reader sees the end.
+        with suppress(OSError, ValueError):
             while data:
                 data = data[self.process.stdin.write(data) or 0 :]
-        except (OSError, ValueError):
-            pass  # gone, or told that nothing more comes; the reader will see the end
 
     def _close_input(self) -> None:
         self.end_deadline = min(self.end_deadline, time.monotonic() + END_SECONDS)
         assert self.process.stdin is not None
-        try:
+        with suppress(OSError):
             self.process.stdin.close()
-        except OSError:
-            pass
 
     def _wait(self, seconds: float) -> int | None:
         try:
@@ -652,10 +635,8 @@ class Headless:
             return None
 
     def _signal(self, number: int) -> None:
-        try:
+        with suppress(OSError):
             os.killpg(self.process.pid, number)
-        except OSError:
-            pass
 
     def _later(self, call: Callable[[], None]) -> None:
         self.events.put(call)

@@ -114,7 +114,7 @@ class HookManager:
     def execute(
         self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
     ) -> Output:
-        """One callback of any kind; what it decides is recorded."""
+        """One callback of any kind, within its rights; what it decides is recorded."""
         if callback.problem:
             output = self._failed(callback, callback.problem)
         elif callback.type == COMMAND:
@@ -123,15 +123,20 @@ class HookManager:
             output = self.execute_script(callback, fields, tool_use_id)
         else:
             output = self.execute_prompt(callback, fields)
-        return output if output == CONTINUE else self._judged(callback, fields, output)
-
-    def _judged(self, callback: HookCallback, fields: Fields, output: Output) -> Output:
-        """An answer within its callback's rights; a decision goes into the record."""
         if callback.origin is not None and callback.origin.is_bound:
             output = without_allow(output)
         decision = decided(output)
         if decision:
-            self.record(_entry(callback, fields, decision))
+            self.record(
+                {
+                    "event": "callback",
+                    "decision": decision,
+                    "callback": callback.source or callback.type,
+                    "hook_event": str(fields.get("hook_event_name", "")),
+                    "tool": str(fields.get("tool_name", "")),
+                    "session": str(fields.get("session_id", "")),
+                }
+            )
         return output
 
     def stop(self, for_good: bool = True) -> None:
@@ -286,18 +291,6 @@ class HookManager:
         return dict(CONTINUE)
 
 
-def _entry(callback: HookCallback, fields: Fields, decision: str) -> dict[str, Any]:
-    """What the ledger keeps of a decision that a callback made."""
-    return {
-        "event": "callback",
-        "decision": decision,
-        "callback": callback.source or callback.type,
-        "hook_event": str(fields.get("hook_event_name", "")),
-        "tool": str(fields.get("tool_name", "")),
-        "session": str(fields.get("session_id", "")),
-    }
-
-
 def _block(reason: str) -> Output:
     return {"decision": "block", "reason": reason}
 
@@ -367,9 +360,11 @@ def for_client(event: str, output: Output) -> Output:
     """The same answer in the words the client obeys, which differ by event."""
     if output.get("decision") != "block":
         return output
-    given = output.get("hookSpecificOutput") or {}
-    reasons = filter(None, (output.get("reason"), _reason_to_deny(given)))
-    reason = "\n".join(reasons) or "blocked by a hook"
+    given = part_at(output, "hookSpecificOutput")
+    denial = given.get("permissionDecisionReason") or _decision(given).get("message")
+    denial = str(denial or "") if _said(output) == "deny" else ""
+    reason = "\n".join(filter(None, (output.get("reason"), denial)))
+    reason = reason or "blocked by a hook"
     specific: dict[str, Any] = {}
     if event == "PreToolUse":
         specific = {"permissionDecision": "deny", "permissionDecisionReason": reason}
@@ -413,13 +408,6 @@ def _said(output: Output) -> str:
 
 def _last_of(outputs: Iterable[Output]) -> Output:
     return {key: output[key] for output in outputs for key in output}
-
-
-def _reason_to_deny(specific: Output) -> str:
-    if STRENGTH[_strength(specific)] != "deny":
-        return ""
-    said = specific.get("permissionDecisionReason")
-    return str(said or _decision(specific).get("message") or "")
 
 
 def _strength(specific: Output) -> int:

@@ -39,18 +39,13 @@ class MessageRouter:
         options: dict[str, Any] = {"cwd": self.config.root}
         hooks = self.get_hooks_for_sdk()
         if hooks:
+            # What keeps the client from running the same hooks out of the same files;
+            # callbacks of an SDK are not touched by this switch.  A file the client
+            # skips for a `script` in it comes along, so that its permissions hold.
+            skipped = merge_settings([file.rest for file in self.config.skippable()])
             options["hooks"] = hooks
-            options["settings"] = json.dumps(self._settings())
+            options["settings"] = json.dumps({**skipped, "disableAllHooks": True})
         return options
-
-    def _settings(self) -> dict[str, Any]:
-        """What keeps the client from running the same hooks out of the same files.
-
-        Callbacks of an SDK are not touched by this switch.  A file the client skips
-        for a `script` in it comes along, so that its permissions hold.
-        """
-        skipped = [file.rest for file in self.config.skippable()]
-        return {**merge_settings(skipped), "disableAllHooks": True}
 
     def get_hooks_for_sdk(self) -> dict[str, list[HookMatcher]]:
         return self.hook_manager.convert_to_sdk_format()

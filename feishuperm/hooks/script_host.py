@@ -55,16 +55,13 @@ def _is_inside(path: str, base: str) -> bool:
 def command(path: str) -> tuple[str, ...]:
     """The child that runs a script."""
     if path.endswith(NODE_SUFFIXES):
-        return ("node", "--input-type=module", "-e", _node_host(), path)
+        name = os.path.splitext(__file__)[0] + ".mjs"
+        host = str(__spec__.loader.get_data(name), "utf-8")  # type: ignore[union-attr]
+        return ("node", "--input-type=module", "-e", host, path)
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     # Compiled files beside a script are neither left behind nor believed.
     flags = ("-I", "-B", "-X", "pycache_prefix=/dev/null")
     return (sys.executable, *flags, "-c", _BOOT, os.path.dirname(package), path)
-
-
-def _node_host() -> str:
-    name = os.path.splitext(__file__)[0] + ".mjs"
-    return str(__spec__.loader.get_data(name), "utf-8")  # type: ignore[union-attr]
 
 
 def read_result(ended: Child, fields: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -169,12 +166,11 @@ def _call(path: str, request: dict[str, Any]) -> Any:
         raise TypeError("it exports no function `hook`")
     context = {"signal": None, **request["context"]}
     result = hook(request["input"], request["tool_use_id"], context)
-    if hasattr(result, "__await__"):
-        import asyncio
+    if not hasattr(result, "__await__"):
+        return result
+    import asyncio
 
-        return asyncio.run(_wait_for(result))
-    return result
+    async def wait() -> Any:
+        return await result
 
-
-async def _wait_for(result: Any) -> Any:
-    return await result
+    return asyncio.run(wait())

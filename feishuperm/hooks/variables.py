@@ -59,7 +59,11 @@ class UnsafeTemplate(ValueError):
 
 def variables(fields: dict[str, Any]) -> dict[str, str]:
     """The value of every variable for one event; what it does not carry is empty."""
-    return {name: _first_text(fields, paths) for name, paths in VARIABLES.items()}
+    values = {}
+    for name, paths in VARIABLES.items():
+        texts = (text_at(fields, *path.split(".")) for path in paths)
+        values[name] = next(filter(None, texts), "")
+    return values
 
 
 def expand_prompt(template: str, values: dict[str, str]) -> str:
@@ -88,8 +92,3 @@ def used_variables(template: str) -> set[str]:
         for name in VARIABLES
         if name in template and re.search(rf"\b{name}\b", template, re.ASCII)
     }
-
-
-def _first_text(fields: dict[str, Any], paths: tuple[str, ...]) -> str:
-    texts = (text_at(fields, *path.split(".")) for path in paths)
-    return next(filter(None, texts), "")

@@ -251,7 +251,10 @@ class _Reader:
             return
         if command.words or command.closes or command.body:
             self.odd("`(` would make a function or an array")
-        if self._names_function(command):
+        self.take(_BLANKS)
+        if command.words and self.peek() == ")":  # `name()`
+            self.at += 1
+            command.words = []
             return
         body = Script()
         if command.body is None:
@@ -261,15 +264,6 @@ class _Reader:
             command.words += [
                 word for pipe in body.pipelines for part in pipe for word in part.words
             ]
-
-    def _names_function(self, command: Command) -> bool:
-        """Read the `)` of `name()`; whether it is there."""
-        self.take(_BLANKS)
-        if not command.words or self.peek() != ")":
-            return False
-        self.at += 1
-        command.words = []
-        return True
 
     def _inside(self, script: Script) -> None:
         """A script up to the bracket that closes it."""
@@ -461,9 +455,12 @@ class _Reader:
 
     def _goes_on(self, parts: list[Part]) -> bool:
         """Whether a bracket or an arrow belongs to the word."""
-        if self.peek() == "(":
-            return bool(parts) and _is_pattern(parts[-1])
-        return self.peek(2)[1:] == "("
+        if self.peek() != "(":
+            return self.peek(2)[1:] == "("
+        last = parts[-1] if parts else Part(LITERAL)  # of a pattern: `!(a)`, `@(a)`
+        return (
+            last.kind == LITERAL and not last.quoted and last.text[-1:] in set("?*+@!")
+        )
 
     def _part(self, parts: list[Part], char: str) -> None:
         text = self.take(_LITERAL)
@@ -583,7 +580,8 @@ class _Reader:
             self._braced(parts, quoted)
         elif three[:2] == "$'" and not quoted:
             self.odd("$' is read differently by every shell")
-            self._ansi(parts)
+            raw = self._enclosed(_ANSI_QUOTED, opening=2)
+            parts.append(Part(LITERAL, _ANSI.sub(_ansi_character, raw), True))
         elif three[:2] == '$"' and not quoted:
             self.odd('$" is read differently by every shell')
             self.at += 1
@@ -624,18 +622,9 @@ class _Reader:
         part.default = Word(inner)
         self._append(parts, part)
 
-    def _ansi(self, parts: list[Part]) -> None:
-        raw = self._enclosed(_ANSI_QUOTED, opening=2)
-        parts.append(Part(LITERAL, _ANSI.sub(_ansi_character, raw), True))
-
 
 def _ansi_character(match: re.Match[str]) -> str:
     for group, base in ((1, 16), (2, 16), (3, 16), (4, 8)):
         if match[group]:
             return chr(min(int(match[group], base), 0x10FFFF))
     return _ANSI_NAMED.get(match[5], match[5])
-
-
-def _is_pattern(part: Part) -> bool:
-    """Whether a bracket behind it belongs to a pattern: `!(a)`, `*(a)`, `@(a)`."""
-    return part.kind == LITERAL and not part.quoted and part.text[-1:] in "?*+@!"

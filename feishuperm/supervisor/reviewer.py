@@ -19,15 +19,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.child import MAX_OUTPUT, STDOUT, Child, signals_after
 from feishuperm.messages import message_of, msg
 from feishuperm.models.fields import decoded, text_at, value_at
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 RECURSION = "FEISHUPERM_SUPERVISOR"  # in the environment of everything inside a review
 KILL_ROUNDS = 200  # a second: nothing but the kernel itself outlives SIGKILL so long
@@ -73,12 +70,11 @@ class ReviewError(FeishupermError):
         self.problem = problem
 
 
-class Verdict:
+class Verdict(NamedTuple):
     """What a reviewer said."""
 
-    def __init__(self, allow_stop: bool, feedback: str) -> None:
-        self.allow_stop = allow_stop
-        self.feedback = feedback
+    allow_stop: bool
+    feedback: str
 
 
 def built_in_prompt(language: str) -> str:
@@ -171,11 +167,11 @@ def _start_guard(group: int, token: str) -> tuple[int, int]:
         os._exit(0)
 
 
-def end_marked(token: str, root: str = "/proc") -> None:
+def end_marked(token: str) -> None:
     """Kill every younger process that carries the token; without /proc, none."""
     mark = f"{RECURSION}={token}".encode()
     for _ in range(KILL_ROUNDS):  # one may fork while we look, or take a while to die
-        marked = [pid for pid in _younger(root) if mark in _environ_of(root, pid)]
+        marked = [pid for pid in _younger() if mark in _read(f"/proc/{pid}/environ")]
         for pid in marked:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -184,25 +180,24 @@ def end_marked(token: str, root: str = "/proc") -> None:
         time.sleep(0.005)
 
 
-def _younger(root: str) -> list[int]:
+def _younger() -> list[int]:
     """Processes started after this one.
 
     Numbers are given in rising order; once they have started again from the bottom,
     every process may be younger.  To look into all of them takes a busy machine 100 ms.
     """
     try:
-        pids = [int(name) for name in os.listdir(root) if name.isdigit()]
-        with open(f"{root}/loadavg", "rb") as file:
-            newest = int(file.read().split()[-1])
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        newest = int(_read("/proc/loadavg").split()[-1])
     except (OSError, ValueError, IndexError):
         return []
     own = os.getpid()
     return [pid for pid in pids if pid > own or newest < own]
 
 
-def _environ_of(root: str, pid: int) -> bytes:
+def _read(path: str) -> bytes:
     try:
-        with open(f"{root}/{pid}/environ", "rb") as file:
+        with open(path, "rb") as file:
             return file.read()
     except OSError:
         return b""

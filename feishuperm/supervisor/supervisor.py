@@ -18,6 +18,8 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 
 from feishuperm.errors import FeishupermError, FileError, UsageError
 from feishuperm.lib import log
@@ -103,7 +105,7 @@ class Supervisor:
         return self._supervise(event)
 
     def _supervise(self, event: Event) -> dict[str, Any] | None:
-        if not is_session(event.session_id):
+        if not SESSION.fullmatch(event.session_id):
             self._log("an event without a usable session id, allowed", "warning")
             return event.allow(notice=self._text(MISSING))
         try:
@@ -180,14 +182,17 @@ class Supervisor:
         """Tell of the review, after the answer is out: nothing here may change it."""
         if self.done is None:
             return
-        for step in (self._remember, self._enter, self._tell):
+        event, entry = self.done
+        kept = {"time": int(time.time()), **entry}
+        remember = partial(self.state.record, event.session_id, kept)
+        enter, tell = (
+            partial(step, event, entry) for step in (self._enter, self._tell)
+        )
+        for step in (remember, enter, tell):
             try:
-                step(*self.done)
+                step()
             except (FeishupermError, OSError) as error:
                 self._log(f"not reported: {error}", "warning")
-
-    def _remember(self, event: Event, entry: dict[str, Any]) -> None:
-        self.state.record(event.session_id, {"time": int(time.time()), **entry})
 
     def _enter(self, event: Event, entry: dict[str, Any]) -> None:
         from feishuperm.services.ledger import Ledger  # see load_ledger
@@ -318,9 +323,9 @@ class Event:
 class SupervisorState:
     """The state folder. Every method may raise FileError."""
 
-    def __init__(self, folder: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.clock = clock
+        self.projects = os.path.join(folder, "projects.json")
         self.lock_seconds = LOCK_SECONDS  # less where less time is left
 
     # Counting.
@@ -377,37 +382,35 @@ class SupervisorState:
 
     def switch_project(self, project: str, value: str) -> None:
         path = os.path.realpath(project)
-        with locked(self._projects(), self.lock_seconds):
+        with locked(self.projects, self.lock_seconds):
             off = [other for other in self._projects_off() if other != path]
             if value == "off":
                 off.append(path)
-            self._save(self._projects(), {"off": off})
+            self._save(self.projects, {"off": off})
 
     def _projects_off(self) -> list[str]:
-        return list_at(object_in(self._projects()), "off")
+        return list_at(object_in(self.projects), "off")
 
     # Files.
 
     def prune(self) -> None:
         """Forget sessions that nobody touched for a month."""
         for touched, session in self._dated():
-            if touched < self.clock() - KEPT_SECONDS:
+            if touched < time.time() - KEPT_SECONDS:
                 discard(self._session(session))
 
     def _dated(self) -> list[tuple[float, str]]:
-        try:
-            names = os.listdir(self.folder)
-        except OSError:
-            return []
-        ids = [match[1] for match in map(SESSION_FILE.fullmatch, names) if match]
-        dated = [(_mtime(self._session(id)), id) for id in ids]
+        """When each session was last touched, the latest first."""
+        dated = []
+        with suppress(OSError):
+            for entry in os.scandir(self.folder):
+                match = SESSION_FILE.fullmatch(entry.name)
+                if match:
+                    dated.append((entry.stat().st_mtime, match[1]))
         return sorted(dated, reverse=True)
 
     def _session(self, session: str) -> str:
         return os.path.join(self.folder, f"session-{check_session(session)}.json")
-
-    def _projects(self) -> str:
-        return os.path.join(self.folder, "projects.json")
 
     def _write(self, session: str, state: dict[str, Any]) -> None:
         state["session_id"] = session
@@ -424,14 +427,9 @@ class SupervisorState:
         write_atomic(path, data, 0o600, lasting=False)  # the session waits for us
 
 
-def is_session(session: str) -> bool:
-    """Whether it can name a file and stand on a command line."""
-    return SESSION.fullmatch(session) is not None
-
-
 def check_session(session: str) -> str:
     """The session id itself. Raises UsageError when it could be a path or an option."""
-    if not is_session(session):
+    if not SESSION.fullmatch(session):
         raise UsageError(
             msg("a session id is 1 to 128 letters, digits, dots and dashes")
         )
@@ -444,10 +442,3 @@ def object_in(path: str) -> dict[str, Any]:
         return part_at(read_json(path))
     except FileError:
         return {}
-
-
-def _mtime(path: str) -> float:
-    try:
-        return os.path.getmtime(path)
-    except OSError:
-        return 0.0

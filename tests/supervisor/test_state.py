@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from feishuperm.supervisor.supervisor import (
 )
 from tests.tables import every_row
 
-NOW = 1_800_000_000.0
+NOW = time.time()
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +28,7 @@ def own_home(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 
 @pytest.fixture
 def state(home: Path) -> SupervisorState:
-    return SupervisorState(str(home / "supervisor"), clock=lambda: NOW)
+    return SupervisorState(str(home / "supervisor"))
 
 
 def take(state: SupervisorState, prompt: str = "p", limit: int = 20) -> int:
