@@ -23,7 +23,7 @@ from feishuperm.app.cards import Mark, button, escalate
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import is_nonce, toast
 from feishuperm.lib.display import one_line
-from feishuperm.lib.feishu import card_frame, coloured, columns, div, note
+from feishuperm.lib.feishu import card_frame, columns, div, note
 from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
@@ -262,7 +262,7 @@ class Burst:
         offers = [o for o in (row.offer(YES), row.offer(NO)) if o is not None]
         buttons = [[button(o.label, o.look, mark, o.name)] for o in offers]
         dangers = one_line("；".join(row.ask.dangers), DANGERS)
-        red = [coloured(dangers, "red")] if dangers else []
+        red = [div(dangers, text_color="red")] if dangers else []
         return [div(row.words()), *red, *([columns(buttons)] if buttons else [])]
 
     def _all_elements(self) -> list[dict[str, Any]]:
