@@ -61,7 +61,14 @@ from feishuperm.app.taps import (
     unfit,
     unoffered,
 )
-from feishuperm.channels.base import Announcement, ApprovalsPort, Channel, Later, gone
+from feishuperm.channels.base import (
+    Announcement,
+    ApprovalsPort,
+    Channel,
+    Later,
+    gone,
+    keep_last,
+)
 from feishuperm.channels.outbox import Job, OnLoop, Outbox, RateLimit
 from feishuperm.lib.feishu import build_notice_card
 from feishuperm.lib.task import at_once
@@ -293,7 +300,7 @@ class AppChannel(Channel):
         burst, shown = self.burst_of(id), self.store.get(id)
         if burst is not None:
             burst.settle(outcome)
-            _keep(self._records, id, burst, RECORDS)
+            keep_last(self._records, id, burst, RECORDS)
             if burst.is_over():
                 self._changes.cancel(burst.nonce)
         elif shown is not None:
@@ -394,7 +401,7 @@ class AppChannel(Channel):
                 self.store.drop(id)
 
         outcome = self.approvals.outcome(id) or outcome  # more may be known
-        _keep(self._records, id, card, RECORDS)
+        keep_last(self._records, id, card, RECORDS)
         self._update(card, self._record(card.ask, outcome), CHANGE_SECONDS, done)
 
     def _queue(
@@ -544,7 +551,7 @@ class AppChannel(Channel):
         if id and id in self._answered:
             return self._answered[id]
         reply = act(event)
-        _keep(self._answered, id, reply, REMEMBERED_EVENTS)
+        keep_last(self._answered, id, reply, REMEMBERED_EVENTS)
         return reply
 
     def _tap(self, event: dict[str, Any]) -> dict[str, Any]:
@@ -765,10 +772,3 @@ class AppChannel(Channel):
 
 def _nonce() -> str:
     return secrets.token_urlsafe(12)
-
-
-def _keep(table: dict[str, Any], id: str, value: Any, most: int) -> None:
-    """Remember the last so many."""
-    table[id] = value
-    while len(table) > most:
-        del table[next(iter(table))]
