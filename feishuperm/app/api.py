@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import re
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
+from feishuperm.errors import ProtocolError
 from feishuperm.lib.feishu import CODES as BOT_CODES
 from feishuperm.lib.feishu import (
     FAIL,
@@ -26,12 +29,21 @@ from feishuperm.lib.feishu import (
     encode,
     judge,
 )
-from feishuperm.lib.post import HEADERS, Call, Reply, call
+from feishuperm.lib.post import HEADERS, Call, Reply, call, dial
 from feishuperm.messages import Message, message_of, msg
 from feishuperm.models.fields import decoded, list_at, part_at, value_at
 from feishuperm.models.settings import Settings
-from feishuperm.protocol.long_connection import UNPUBLISHED, WRONG_APP
+from feishuperm.protocol.long_connection import (
+    UNPUBLISHED,
+    WRONG_APP,
+    Endpoint,
+    Refusal,
+    read_endpoint,
+    refusal,
+)
+from feishuperm.protocol.websocket import ClientHandshake, HandshakeRefused
 
+Connect = Callable[[str], socket.socket]
 Post = Callable[[Call], Reply]
 
 TOKEN = "/open-apis/auth/v3/tenant_access_token/internal"
@@ -47,6 +59,7 @@ FILE_NAME = "request.txt"  # below a card that could not hold everything
 MAX_UUID = 50  # characters Feishu takes to tell a repeated message
 MAX_CARD = 30_000  # bytes of a whole request, as others measured it
 CARD = "interactive"
+RECEIVE_SIZE = 4096  # bytes of a handshake
 JSON = HEADERS["Content-Type"]
 FORM = "multipart/form-data"
 
@@ -347,3 +360,69 @@ def _multipart(boundary: str, name: str, data: bytes) -> bytes:
         "Content-Type: application/octet-stream\r\n\r\n"
     )
     return head.encode() + data + f"\r\n--{boundary}--\r\n".encode()
+
+
+# The way to a WebSocket. Dialling blocks, so a thread does it (see `server.outgoing`).
+
+
+def dial_feishu(
+    api: AppApi, connect: Connect = dial
+) -> tuple[socket.socket, bytes, Endpoint]:
+    """A connection ready for frames, and what came behind its handshake.
+
+    The address that Feishu gives holds secrets and is good for one connection: it is
+    asked for each time and never shown.  Raises Refusal, ProtocolError and OSError;
+    none of them holds it.
+    """
+    reply = api.discover()
+    try:
+        endpoint = read_endpoint(reply.status, reply.body)
+    except Refusal as refused:
+        # Feishu says the same of an app that is not published; its token tells.
+        if refused.key == WRONG_APP and api.fetch_token().ok:
+            raise Refusal(UNPUBLISHED, refused.code, fatal=True) from None
+        raise
+    return (*open_websocket(connect, endpoint.url, refusal), endpoint)
+
+
+def open_websocket(
+    connect: Connect,
+    url: str,
+    refused: Callable[[HandshakeRefused], Exception],
+    protocols: tuple[str, ...] = (),
+) -> tuple[socket.socket, bytes]:
+    """A connected socket and what came behind the handshake.
+
+    A handshake that is refused raises what `refused` makes of that.
+    """
+    sock = connect(url)
+    try:
+        return sock, shake_hands(sock, url, protocols)
+    except BaseException as error:
+        sock.close()
+        if isinstance(error, HandshakeRefused):
+            raise refused(error) from None
+        raise
+
+
+def shake_hands(
+    sock: socket.socket, url: str, protocols: tuple[str, ...] = ()
+) -> bytes:
+    """Open the WebSocket; the time-out of the socket holds for each step."""
+    address = urlsplit(url)
+    target = (address.path or "/") + (f"?{address.query}" if address.query else "")
+    host = address.netloc.rpartition("@")[2]
+    handshake = ClientHandshake(host, target, protocols=protocols)
+    sock.sendall(handshake.request)
+    rest = None
+    while rest is None:
+        data = sock.recv(RECEIVE_SIZE)
+        if not data:
+            raise ProtocolError(
+                msg(
+                    "the other end closed the connection in its handshake: a proxy on "
+                    "the way may not pass WebSockets"
+                )
+            )
+        rest = handshake.receive_data(data)
+    return rest

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 import json
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
+from feishuperm.app.api import Connect, open_websocket
 from feishuperm.app.cards import HOLD
 from feishuperm.channels.base import (
     Announcement,
@@ -36,7 +38,7 @@ from feishuperm.channels.base import (
     gone,
     keep_last,
 )
-from feishuperm.errors import FileError, PayloadError
+from feishuperm.errors import FeishupermError, FileError, PayloadError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.lib.log import log
@@ -56,10 +58,13 @@ from feishuperm.models.ask import (
 from feishuperm.models.fields import list_at
 from feishuperm.models.kind import KINDS
 from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED
+from feishuperm.models.settings import url_host
 from feishuperm.protocol.machine import (
     CAN,
     EXTEND,
     LOGIN,
+    PATH,
+    PROTOCOLS,
     ROTATE,
     TAP,
     WELCOME,
@@ -67,6 +72,7 @@ from feishuperm.protocol.machine import (
     prove,
     tap_parts,
 )
+from feishuperm.protocol.websocket import HandshakeRefused
 from feishuperm.wire import RETURN_SECONDS
 
 
@@ -566,6 +572,21 @@ class GatewayChannel(Channel):
 
     def _refuse(self, key: str, **values: object) -> Receipt:
         return Receipt(statuses.REFUSED, error=text(self._language, key, **values))
+
+
+def dial_gateway(url: str, connect: Connect) -> tuple[socket.socket, bytes]:
+    """A connected socket and what came behind the handshake; blocks.
+
+    Raises OSError and FeishupermError, whose texts are ready to be shown.
+    """
+
+    def refused(error: HandshakeRefused) -> FeishupermError:
+        return FeishupermError(
+            msg("{} is no gateway of feishuperm (HTTP {})", url_host(url), error.status)
+        )
+
+    line = url.replace("http", "ws", 1).rstrip("/") + PATH
+    return open_websocket(connect, line, refused, PROTOCOLS)
 
 
 def _fits(value: Ask | Outcome) -> bool:
