@@ -48,6 +48,7 @@ from feishuperm.models.ask import (
     FOREVER,
     NO,
     STOP,
+    WHILE,
     Ask,
     Block,
     Field,
@@ -128,16 +129,14 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
     ask = ask if whole else ask.without_edit()
     offers = [offer for offer in ask.actions if seen or not offer.grants]
     always = ask.rules and any(offer.look == FOREVER for offer in offers)
-    hold, more = (text(ask.language, key) for key in (msg("Hold"), more_key(ask)))
     elements = [
         *notes(extra.hurry),
         *described(ask, _block),
         *_missing(ask, extra, whole),
         *_actions(ask, offers, mark),
         *notes(ask.rule_note if always else ""),
-        # It stops the clock for somebody who reads.
-        *([callback_button(hold, "default", mark.value(HOLD))] if ask.hold else []),
-        *([link_button(more, extra.page)] if extra.page else []),
+        *_hold_button(ask, mark),
+        *_page_button(ask, extra),
         note(time_hint(ask)),
         note(_facts(ask)),
     ]
@@ -178,6 +177,19 @@ def _missing(ask: Ask, extra: Extra, whole: bool) -> list[Element]:
     return [note(text(ask.language, key)) for key in keys]
 
 
+def _hold_button(ask: Ask, mark: Mark) -> list[Element]:
+    """What stops the clock for somebody who reads."""
+    if not ask.hold:
+        return []
+    return [button(text(ask.language, "Hold"), WHILE, mark, HOLD)]
+
+
+def _page_button(ask: Ask, extra: Extra) -> list[Element]:
+    if not extra.page:
+        return []
+    return [link_button(text(ask.language, more_key(ask)), extra.page)]
+
+
 def _facts(ask: Ask) -> str:
     created = time.strftime("%H:%M:%S", time.localtime(ask.created))
     facts = (ask.branch, ask.agent, ask.session[:SHORT_ID], created, ask.id)
@@ -189,15 +201,20 @@ def _facts(ask: Ask) -> str:
 
 def _actions(ask: Ask, offers: Sequence[Offer], mark: Mark) -> list[Element]:
     """What may be answered, in its order: buttons that need nothing side by side."""
-    offers = [offer for offer in offers if is_offered(offer, ask)]
+    fields = {field.name: field for field in ask.fields}
+    rows = [
+        (offer, [fields[name] for name in offer.fields if name in fields])
+        for offer in offers
+        if is_offered(offer, ask)
+    ]
     elements: list[Element] = []
-    for is_filled, run in groupby(offers, lambda o: bool(_fields(o, ask))):
-        row = list(run)
+    for is_filled, run in groupby(rows, lambda row: bool(row[1])):
         if is_filled:
-            elements += [element for o in row for element in _filled(o, ask, mark)]
-        else:
-            buttons = [_answer(offer, offer.label, ask, mark) for offer in row]
-            elements += button_rows(buttons, [offer.grants for offer in row])
+            elements += [e for row in run for e in _filled(*row, ask, mark)]
+            continue
+        plain_ones = [offer for offer, _ in run]
+        buttons = [_answer(offer, offer.label, ask, mark) for offer in plain_ones]
+        elements += button_rows(buttons, [offer.grants for offer in plain_ones])
     return elements
 
 
@@ -208,15 +225,9 @@ def is_offered(offer: Offer, ask: Ask) -> bool:
     return len(confirm_words(offer, ask)) <= RULES
 
 
-def _fields(offer: Offer, ask: Ask) -> list[Field]:
-    """What there is to fill in for an answer."""
-    by_name = {field.name: field for field in ask.fields}
-    return [by_name[name] for name in offer.fields if name in by_name]
-
-
-def _filled(offer: Offer, ask: Ask, mark: Mark) -> list[Element]:
+def _filled(offer: Offer, fields: list[Field], ask: Ask, mark: Mark) -> list[Element]:
     """An answer that takes fields along: a choice of buttons, a form, or both."""
-    fields, choice = _fields(offer, ask), ask.choice(offer)
+    choice = ask.choice(offer)
     if choice is None or not _are_buttons(choice.options):
         return [_form(offer, fields, ask, mark)]
     told: list[Element] = []

@@ -17,7 +17,7 @@ import hmac
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -368,22 +368,18 @@ def _shown(ask: Ask) -> list[Element]:
     ]
 
 
-def described(
-    ask: Ask, draw: Callable[[Block, str], list[Element]]
-) -> Iterator[Element]:
+def described(ask: Ask, draw: Callable[[Block, str], list[Element]]) -> list[Element]:
     """What is asked, and below its first part what is to be known of it.
 
     That is what is dangerous, in red; then why it is asked, and what else it does.
     """
     empty = [div(ask.empty)] if ask.empty else []
-    first, *others = [draw(block, ask.language) for block in ask.blocks] or [empty]
-    yield from first
-    yield from (div(line, text_color="red") for line in ask.dangers)
+    drawn = [draw(block, ask.language) for block in ask.blocks] or [empty]
     words = ((msg("Claude said:"), ask.why), (msg("Working on:"), ask.prompt))
     said = [f"{_say(ask, key)} {line}" for key, line in words if line]
-    yield from notes(*said, *ask.facts)
-    for drawn in others:
-        yield from drawn
+    red = [div(line, text_color="red") for line in ask.dangers]
+    drawn.insert(1, [*red, *notes(*said, *ask.facts)])
+    return [element for part in drawn for element in part]
 
 
 def _content(block: Block, language: str) -> str:
@@ -494,48 +490,42 @@ RETRY, SIMPLER, FAIL = "retry", "simpler", "fail"
 RENEW = "renew"  # the token of an app; then it may pass
 # Code -> what it means for the message, and what the owner of the bot can do.
 Codes = Mapping[int, tuple[str, str]]
-CODES = {
-    2200: (RETRY, msg("Feishu has an internal error")),
-    9499: (SIMPLER, msg("Feishu could not read the message, or it is too large")),
-    11230: (SIMPLER, msg("the group does not take this kind of message")),
-    11231: (FAIL, msg("the group is gone: make a bot in another group")),
-    11232: (RETRY, msg("too many messages for this bot")),
-    11233: (RETRY, msg("too many messages in this group")),
-    11235: (
-        SIMPLER,
-        msg("only admins may mention all in this group: change FEISHU_AT"),
-    ),
-    11237: (FAIL, msg("the group is gone: make a bot in another group")),
-    11242: (FAIL, msg("the group may not be written to")),
-    11246: (SIMPLER, msg("Feishu refused the card")),
-    11247: (RETRY, msg("Feishu is sending too much at the moment")),
-    11248: (SIMPLER, msg("Feishu refused the content as sensitive")),
-    11249: (
-        FAIL,
-        msg("the bot has left the group: add it again, copy its new address"),
-    ),
-    11312: (SIMPLER, msg("Feishu's audit refused the content")),
-    19001: (
-        FAIL,
-        msg("the bot is unknown: copy FEISHU_WEBHOOK_URL again from the group"),
-    ),
-    19002: (SIMPLER, msg("Feishu refused the message's form")),
-    19007: (FAIL, msg("the bot is switched off: enable it in the group's settings")),
-    19021: (
-        FAIL,
-        msg("the signature is refused: check FEISHU_WEBHOOK_SECRET and the clock"),
-    ),
-    19022: (
-        FAIL,
-        msg("this machine's address is not in the bot's IP list: add it there"),
-    ),
-    19024: (FAIL, msg("the bot wants a keyword: add `Claude Code` to its keywords")),
-    19036: (SIMPLER, msg("the message is too large for Feishu")),
-    230022: (SIMPLER, msg("Feishu refused the content as sensitive")),
-    230025: (SIMPLER, msg("the message is too large for Feishu")),
-    230028: (SIMPLER, msg("the content was refused by a data loss rule")),
-    230099: (SIMPLER, msg("Feishu refused the card")),
-    99991400: (RETRY, msg("too many requests to Feishu")),
+LATER = {
+    2200: msg("Feishu has an internal error"),
+    11232: msg("too many messages for this bot"),
+    11233: msg("too many messages in this group"),
+    11247: msg("Feishu is sending too much at the moment"),
+    99991400: msg("too many requests to Feishu"),
+}
+PLAINER = {
+    9499: msg("Feishu could not read the message, or it is too large"),
+    11230: msg("the group does not take this kind of message"),
+    11235: msg("only admins may mention all in this group: change FEISHU_AT"),
+    11246: msg("Feishu refused the card"),
+    11248: msg("Feishu refused the content as sensitive"),
+    11312: msg("Feishu's audit refused the content"),
+    19002: msg("Feishu refused the message's form"),
+    19036: msg("the message is too large for Feishu"),
+    230022: msg("Feishu refused the content as sensitive"),
+    230025: msg("the message is too large for Feishu"),
+    230028: msg("the content was refused by a data loss rule"),
+    230099: msg("Feishu refused the card"),
+}
+NEVER = {
+    11231: msg("the group is gone: make a bot in another group"),
+    11237: msg("the group is gone: make a bot in another group"),
+    11242: msg("the group may not be written to"),
+    11249: msg("the bot has left the group: add it again, copy its new address"),
+    19001: msg("the bot is unknown: copy FEISHU_WEBHOOK_URL again from the group"),
+    19007: msg("the bot is switched off: enable it in the group's settings"),
+    19021: msg("the signature is refused: check FEISHU_WEBHOOK_SECRET and the clock"),
+    19022: msg("this machine's address is not in the bot's IP list: add it there"),
+    19024: msg("the bot wants a keyword: add `Claude Code` to its keywords"),
+}
+CODES: Codes = {
+    code: (verdict, said)
+    for verdict, table in ((RETRY, LATER), (SIMPLER, PLAINER), (FAIL, NEVER))
+    for code, said in table.items()
 }
 
 
@@ -583,7 +573,7 @@ def send_feishu_card(
     post: Post = post_json,
     clock: Callable[[], float] = time.time,
 ) -> SendResult:
-    """Send a card to a custom bot, once. Whatever goes wrong is in the result."""
+    """Send a card to a custom bot, once."""
     return Bot(url, secret, post, clock).send(card_message(card))
 
 
@@ -607,14 +597,9 @@ def judge(reply: Reply, codes: Codes = CODES) -> SendResult:
         said = msg("HTTP status {} and no answer of Feishu's", reply.status)
     if reply.status >= 500 or reply.status == 429:
         verdict = RETRY
-    return SendResult(
-        False,
-        code,
-        said,
-        verdict in (RETRY, RENEW),
-        asked_pause(reply.headers) if verdict == RETRY else 0.0,
-        verdict == SIMPLER,
-    )
+    pause = asked_pause(reply.headers) if verdict == RETRY else 0.0
+    retry = verdict in (RETRY, RENEW)
+    return SendResult(False, code, said, retry, pause, verdict == SIMPLER)
 
 
 def _code(body: bytes) -> int:
@@ -642,11 +627,9 @@ AT_ZERO = {
 
 def time_hint(ask: Ask) -> str:
     """How long a person has, and what happens then."""
-    hint = text(
-        ask.language, "Please answer within {seconds} seconds", seconds=ask.seconds
-    )
-    counted = hint if ask.seconds < UNCOUNTED else ""
-    return " · ".join(filter(None, (counted, at_zero(ask))))
+    counted = _say(ask, "Please answer within {seconds} seconds", seconds=ask.seconds)
+    parts = (counted if ask.seconds < UNCOUNTED else "", at_zero(ask))
+    return " · ".join(filter(None, parts))
 
 
 def at_zero(ask: Ask) -> str:
