@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import re
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
+from feishuperm.errors import ProtocolError
 from feishuperm.lib.feishu import CODES as BOT_CODES
 from feishuperm.lib.feishu import (
     FAIL,
@@ -26,12 +29,21 @@ from feishuperm.lib.feishu import (
     encode,
     judge,
 )
-from feishuperm.lib.post import HEADERS, Call, Reply, call
+from feishuperm.lib.post import HEADERS, Call, Reply, call, dial
 from feishuperm.messages import Message, message_of, msg
-from feishuperm.models.fields import decoded, list_at, part_at, value_at
+from feishuperm.models.fields import decoded, list_at, part_at, text_at, value_at
 from feishuperm.models.settings import Settings
-from feishuperm.protocol.long_connection import UNPUBLISHED, WRONG_APP
+from feishuperm.protocol.long_connection import (
+    UNPUBLISHED,
+    WRONG_APP,
+    Endpoint,
+    Refusal,
+    read_endpoint,
+    refusal,
+)
+from feishuperm.protocol.websocket import ClientHandshake, HandshakeRefused
 
+Connect = Callable[[str], socket.socket]
 Post = Callable[[Call], Reply]
 
 TOKEN = "/open-apis/auth/v3/tenant_access_token/internal"
@@ -44,9 +56,11 @@ CONNECTIONS = "/open-apis/event/v1/connection"
 EARLY_SECONDS = 600.0  # a token is renewed so long before its end
 MAX_TOKEN_SECONDS = 1e6  # Feishu's live for two hours
 FILE_NAME = "request.txt"  # below a card that could not hold everything
+RECEIVERS = {"ou_": "open_id", "oc_": "chat_id", "on_": "union_id"}
 MAX_UUID = 50  # characters Feishu takes to tell a repeated message
 MAX_CARD = 30_000  # bytes of a whole request, as others measured it
 CARD = "interactive"
+RECEIVE_SIZE = 4096  # bytes of a handshake
 JSON = HEADERS["Content-Type"]
 FORM = "multipart/form-data"
 
@@ -98,8 +112,6 @@ MENDED_AT = {
     "version": (11207, 11210, 230013, 99991673),
     "auth": LACKS_SCOPE,
 }
-
-
 # What can be wrong with an app's connection -> the page that repairs it.
 PAGES = {
     WRONG_APP: "baseinfo",
@@ -108,8 +120,7 @@ PAGES = {
 }
 SCOPE = re.compile(r"[a-z0-9_.:]{3,80}\Z")
 MOST_SCOPES = 3  # of which one is enough; named in a sentence
-
-
+REPAIR = "{} -> {}"  # what is wrong, and what repairs it
 Result = SendResult  # what became of a call
 
 
@@ -206,13 +217,10 @@ class AppApi:
         result = self._call("POST", TOKEN, encode(body).encode(), JSON)
         if not result.ok:
             return result
-        token = result.data.get("tenant_access_token")
-        seconds = result.data.get("expire")
-        if (
-            not (isinstance(token, str) and token)
-            or not isinstance(seconds, int)
-            or not 0 < seconds < MAX_TOKEN_SECONDS
-        ):
+        token = text_at(result.data, "tenant_access_token")
+        expire = result.data.get("expire")
+        seconds = expire if isinstance(expire, int) else 0
+        if not token or not 0 < seconds < MAX_TOKEN_SECONDS:
             return Result(False, NO_ANSWER, msg("Feishu gave no token"), retry=True)
         self._token = token
         self._token_until = self._clock() + max(seconds - EARLY_SECONDS, seconds / 2)
@@ -249,8 +257,11 @@ class AppApi:
             return result._replace(data=data if isinstance(data, dict) else answer)
         if result.code in (0, NO_ANSWER):
             return result
-        said, page = result.message, page_of(result.code)
-        scopes = _scopes(answer) if result.code in LACKS_SCOPE else []
+        said, page, scopes = result.message, page_of(result.code), []
+        if result.code in LACKS_SCOPE:  # one of these is missing, as Feishu names them
+            listed = list_at(answer, "error", "permission_violations")
+            names = [str(value_at(item, "subject")) for item in listed]
+            scopes = [name for name in names if SCOPE.match(name)][:MOST_SCOPES]
         if scopes:
             said = msg("{} ({})", said, " or ".join(scopes))
             page = f"auth?q={','.join(scopes)}&op_from=openapi&token_type=tenant"
@@ -278,12 +289,8 @@ def app_of(
         on_reply(reply)
         return reply
 
-    return AppApi(
-        settings.feishu_app_id,
-        settings.feishu_app_secret,
-        settings.feishu_base_url,
-        post,
-    )
+    id, secret = settings.feishu_app_id, settings.feishu_app_secret
+    return AppApi(id, secret, settings.feishu_base_url, post)
 
 
 def attach(
@@ -295,9 +302,6 @@ def attach(
         key = {"file_key": result.data.get("file_key")}
         result = api.reply(message_id, key, uuid, "file")
     return api.update(message_id, full) if result.ok else result
-
-
-REPAIR = "{} -> {}"  # what is wrong, and what repairs it
 
 
 def split_fix(said: str) -> tuple[str, str]:
@@ -316,19 +320,11 @@ def page_of(code: int) -> str:
     return next((page for page, codes in MENDED_AT.items() if code in codes), "")
 
 
-def _scopes(answer: dict[str, Any]) -> list[str]:
-    """The permissions of which one is missing, as Feishu names them."""
-    listed = list_at(answer, "error", "permission_violations")
-    names = [str(value_at(item, "subject")) for item in listed]
-    return [name for name in names if SCOPE.match(name)][:MOST_SCOPES]
-
-
 def receiver_type(receiver: str) -> str:
     """Which kind of id this is, by its looks."""
-    prefixes = {"ou_": "open_id", "oc_": "chat_id", "on_": "union_id"}
     if "@" in receiver:
         return "email"
-    return prefixes.get(receiver[:3], "user_id")
+    return RECEIVERS.get(receiver[:3], "user_id")
 
 
 def _message(kind: str, content: dict[str, Any], uuid: str) -> dict[str, Any]:
@@ -336,14 +332,78 @@ def _message(kind: str, content: dict[str, Any], uuid: str) -> dict[str, Any]:
 
 
 def _multipart(boundary: str, name: str, data: bytes) -> bytes:
-    safe = "".join(
-        c if (c.isascii() and c.isalnum()) or c in "._-" else "_" for c in name
-    )
+    name = re.sub("[^A-Za-z0-9._-]", "_", name)
+    part = f"--{boundary}\r\nContent-Disposition: form-data; name="
     head = (
-        f'--{boundary}\r\nContent-Disposition: form-data; name="file_type"\r\n\r\n'
-        f'stream\r\n--{boundary}\r\nContent-Disposition: form-data; name="file_name"'
-        f"\r\n\r\n{safe}\r\n--{boundary}\r\n"
-        f'Content-Disposition: form-data; name="file"; filename="{safe}"\r\n'
+        f'{part}"file_type"\r\n\r\nstream\r\n'
+        f'{part}"file_name"\r\n\r\n{name}\r\n'
+        f'{part}"file"; filename="{name}"\r\n'
         "Content-Type: application/octet-stream\r\n\r\n"
     )
     return head.encode() + data + f"\r\n--{boundary}--\r\n".encode()
+
+
+# The way to a WebSocket. Dialling blocks, so a thread does it (see `server.outgoing`).
+
+
+def dial_feishu(
+    api: AppApi, connect: Connect = dial
+) -> tuple[socket.socket, bytes, Endpoint]:
+    """A connection ready for frames, and what came behind its handshake.
+
+    The address that Feishu gives holds secrets and is good for one connection: it is
+    asked for each time and never shown.  Raises Refusal, ProtocolError and OSError;
+    none of them holds it.
+    """
+    reply = api.discover()
+    try:
+        endpoint = read_endpoint(reply.status, reply.body)
+    except Refusal as refused:
+        # Feishu says the same of an app that is not published; its token tells.
+        if refused.key == WRONG_APP and api.fetch_token().ok:
+            raise Refusal(UNPUBLISHED, refused.code, fatal=True) from None
+        raise
+    return (*open_websocket(connect, endpoint.url, refusal), endpoint)
+
+
+def open_websocket(
+    connect: Connect,
+    url: str,
+    refused: Callable[[HandshakeRefused], Exception],
+    protocols: tuple[str, ...] = (),
+) -> tuple[socket.socket, bytes]:
+    """A connected socket and what came behind the handshake.
+
+    A handshake that is refused raises what `refused` makes of that.
+    """
+    sock = connect(url)
+    try:
+        return sock, shake_hands(sock, url, protocols)
+    except BaseException as error:
+        sock.close()
+        if isinstance(error, HandshakeRefused):
+            raise refused(error) from None
+        raise
+
+
+def shake_hands(
+    sock: socket.socket, url: str, protocols: tuple[str, ...] = ()
+) -> bytes:
+    """Open the WebSocket; the time-out of the socket holds for each step."""
+    address = urlsplit(url)
+    target = (address.path or "/") + (f"?{address.query}" if address.query else "")
+    host = address.netloc.rpartition("@")[2]
+    handshake = ClientHandshake(host, target, protocols=protocols)
+    sock.sendall(handshake.request)
+    rest = None
+    while rest is None:
+        data = sock.recv(RECEIVE_SIZE)
+        if not data:
+            raise ProtocolError(
+                msg(
+                    "the other end closed the connection in its handshake: a proxy on "
+                    "the way may not pass WebSockets"
+                )
+            )
+        rest = handshake.receive_data(data)
+    return rest

@@ -23,7 +23,7 @@ from feishuperm.app.cards import Mark, button, escalate
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import is_nonce, toast
 from feishuperm.lib.display import one_line
-from feishuperm.lib.feishu import card_frame, coloured, columns, div, note
+from feishuperm.lib.feishu import card_frame, columns, div, note
 from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
@@ -35,14 +35,10 @@ WORDS = 200  # characters of a request
 DANGERS = 120  # characters about what is dangerous in it
 NAME, NAMED = 40, 3  # characters of what was left out, and how many are named
 ALL_YES, ALL_NO = "all:yes", "all:no"
+LEFT_OUT = msg(
+    "“Allow all shown” leaves out {count} that are dangerous or not shown whole"
+)
 Carry = Callable[[list[Answer]], Awaitable[list[Receipt]]]
-
-
-class Announcement(Protocol):
-    """Whom a row belongs to until its card is out; what it is, its host knows."""
-
-    @property
-    def has_stand_in(self) -> bool: ...
 
 
 class BurstHost(Protocol):
@@ -74,7 +70,7 @@ class BurstHost(Protocol):
     def report_row(self, announcement: Any, result: Result) -> None:
         """A row is out, or will never be."""
 
-    def keep_row(self, card: OpenCard) -> None: ...
+    def keep_row(self, card: OpenCard) -> object: ...
 
     def drop_row(self, burst: Burst, id: str) -> None: ...
 
@@ -88,11 +84,15 @@ class BurstHost(Protocol):
 
 
 class BurstRow:
-    """One request of a burst."""
+    """One request of a burst.
 
-    def __init__(self, ask: Ask, announcement: Announcement | None = None) -> None:
+    `announcement` is whom it belongs to until a card with this row is out: what that
+    is, its host knows.
+    """
+
+    def __init__(self, ask: Ask, announcement: Any = None) -> None:
         self.ask = ask
-        self.announcement = announcement  # until the card with this row is out
+        self.announcement = announcement
         self.outcome: Outcome | None = None
 
     def offer(self, look: str) -> Offer | None:
@@ -102,14 +102,16 @@ class BurstRow:
                 return offer if look == NO or self._is_plain() else None
         return None
 
+    def offers(self) -> list[Offer]:
+        return [offer for offer in map(self.offer, (YES, NO)) if offer is not None]
+
     def is_for_all(self, look: str) -> bool:
         """Whether "all" covers it: what is dangerous is allowed by itself or not."""
         return self.offer(look) is not None and (look == NO or not self.ask.dangers)
 
     def _is_plain(self) -> bool:
-        return (
-            not self.ask.partial and not self.ask.masked and len(self._whole()) <= WORDS
-        )
+        hides = self.ask.partial or self.ask.masked
+        return not hides and len(self._whole()) <= WORDS
 
     def answer(self, action: str, who: str, surface: str) -> Answer:
         return Answer(self.ask.id, action, {}, surface, who, self.ask.digest)
@@ -155,26 +157,25 @@ class Burst:
 
     def takes(self) -> bool:
         """Whether one more row fits, and the card is not over."""
-        waiting = any(row.outcome is None for row in self._rows.values())
-        return waiting and len(self._rows) < MOST_ROWS
+        return not self.is_over() and len(self._rows) < MOST_ROWS
 
     def holds(self, id: str) -> bool:
         return id in self._rows
 
-    def add(self, ask: Ask, announcement: Announcement | None) -> None:
+    def add(self, ask: Ask, announcement: Any) -> None:
         self._rows[ask.id] = BurstRow(ask, announcement)
         self._redraw()
 
     def restore(self, asks: list[Ask]) -> None:
         """Have the rows of a card that is out already."""
-        self._rows = {ask.id: BurstRow(ask, None) for ask in asks}
+        self._rows = {ask.id: BurstRow(ask) for ask in asks}
 
     def settle(self, outcome: Outcome) -> None:
         self._rows[outcome.id].outcome = outcome
         self._redraw()
 
     def is_over(self) -> bool:
-        return all(row.outcome is not None for row in self._rows.values())
+        return not self._waiting()
 
     async def tap(
         self, value: dict[str, Any], who: str, surface: str, carry: Carry
@@ -185,19 +186,18 @@ class Burst:
         name = value.get("action")
         if name in (ALL_YES, ALL_NO):
             if value.get("digest") != self._digest():
-                return self._toast(
-                    "warning", msg("The card has changed: please tap again")
-                )
+                changed = msg("The card has changed: please tap again")
+                return self._toast("warning", changed)
             look = YES if name == ALL_YES else NO
             return await self._answer_all(look, who, surface, carry)
         row = self._rows.get(str(value.get("id")))
         if row is None or value.get("digest") != row.ask.digest:
             return self._toast("error", NOT_AS_SHOWN)
-        if name not in [o.name for o in (row.offer(YES), row.offer(NO)) if o]:
+        if name not in [offer.name for offer in row.offers()]:
             return self._toast("error", NOT_OFFERED)
         (receipt,) = await carry([row.answer(str(name), who, surface)])
         if receipt.outcome.done:
-            return self._toast_words("success", receipt.outcome.done)
+            return self._told("success", receipt.outcome.done)
         return self._failed(receipt)
 
     async def _answer_all(
@@ -214,21 +214,17 @@ class Burst:
         if not left_out:
             return self._toast("success", msg("All of them are settled"))
         names = "；".join(one_line(row.words(), NAME) for row in left_out[:NAMED])
-        return self._toast(
-            "success",
-            msg("{count} are settled; left out: {what}"),
-            count=len(covered),
-            what=names,
-        )
+        key = msg("{count} are settled; left out: {what}")
+        return self._toast("success", key, count=len(covered), what=names)
 
     def _failed(self, receipt: Receipt) -> dict[str, Any]:
         again = receipt.status in (statuses.INCOMPLETE, statuses.UNKNOWN)
         return toast("warning" if again else "error", receipt.error)
 
     def _toast(self, kind: str, key: str, **values: object) -> dict[str, Any]:
-        return self._toast_words(kind, self._say(key, **values))
+        return self._told(kind, self._say(key, **values))
 
-    def _toast_words(self, kind: str, words: str) -> dict[str, Any]:
+    def _told(self, kind: str, words: str) -> dict[str, Any]:
         """With the card as it is, unless another gateway draws it."""
         return toast(kind, words, None if self.is_elsewhere else self._card())
 
@@ -259,10 +255,9 @@ class Burst:
             parts = (done, result, one_line(row.words(), WORDS))
             return [note(" · ".join(filter(None, parts)))]
         mark = Mark(row.ask.id, row.ask.digest, self.nonce, self.machine)
-        offers = [o for o in (row.offer(YES), row.offer(NO)) if o is not None]
-        buttons = [[button(o.label, o.look, mark, o.name)] for o in offers]
+        buttons = [[button(o.label, o.look, mark, o.name)] for o in row.offers()]
         dangers = one_line("；".join(row.ask.dangers), DANGERS)
-        red = [coloured(dangers, "red")] if dangers else []
+        red = [div(dangers, text_color="red")] if dangers else []
         return [div(row.words()), *red, *([columns(buttons)] if buttons else [])]
 
     def _all_elements(self) -> list[dict[str, Any]]:
@@ -277,17 +272,7 @@ class Burst:
             yes = button(self._say(msg("Allow all shown")), YES, mark, ALL_YES)
             buttons.insert(0, yes)
             if left_out:
-                hints.append(
-                    note(
-                        self._say(
-                            msg(
-                                "“Allow all shown” leaves out {count} that are "
-                                "dangerous or not shown whole"
-                            ),
-                            count=left_out,
-                        )
-                    )
-                )
+                hints = [note(self._say(LEFT_OUT, count=left_out))]
         return [{"tag": "hr"}, *hints, columns([[button] for button in buttons])]
 
     def _say(self, key: str, **values: object) -> str:
@@ -336,18 +321,12 @@ class Burst:
             return
         new = [row for row in self._rows.values() if row.announcement is not None]
         self._is_leaving = not self.message_id
-        stands_in = any(
-            row.announcement.has_stand_in for row in new if row.announcement
-        )
-        call, sent = self._call(self._card()), partial(self._on_sent, new)
-        self._host.send_burst(self, call, sent, stands_in, not new)
-
-    def _call(self, card: dict[str, Any]) -> Callable[[], Result]:
-        """What sends the card, or changes it once it is out."""
-        api, receiver = self._host.api, self.receiver
+        stands_in = any(row.announcement.has_stand_in for row in new)
+        api, card, sent = self._host.api, self._card(), partial(self._on_sent, new)
+        call = partial(api.send, self.receiver, card, f"b-{self.nonce}")
         if self.message_id:
-            return partial(api.update, self.message_id, card)
-        return partial(api.send, receiver, card, f"b-{self.nonce}")
+            call = partial(api.update, self.message_id, card)
+        self._host.send_burst(self, call, sent, stands_in, not new)
 
     def _on_sent(self, new: list[BurstRow], result: Result) -> None:
         """The card with these rows is out, or will never be."""

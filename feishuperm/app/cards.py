@@ -15,27 +15,31 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from itertools import groupby
+from typing import ClassVar, NamedTuple
 
 from feishuperm.app.api import MAX_CARD
 from feishuperm.app.store import OpenCard
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.feishu import (
     LABEL,
+    MASKED,
     SHORT_ID,
     STYLES,
     Card,
     Element,
-    about_elements,
     block_elements,
     button_rows,
     callback_button,
     card_frame,
+    described,
     div,
     encode,
     link_button,
+    longest,
     more_key,
     note,
+    notes,
     plain,
     time_hint,
 )
@@ -44,10 +48,12 @@ from feishuperm.models.ask import (
     FOREVER,
     NO,
     STOP,
+    WHILE,
     Ask,
     Block,
     Field,
     Offer,
+    Option,
     Outcome,
     fit,
     shorten,
@@ -65,6 +71,11 @@ LOOKS = {"good": "green", "bad": "red", "late": "grey"}
 HOLD = "hold"  # the action of a button that decides nothing: somebody reads
 REVOKE = "revoke"  # of one that ends a pass, or "all"
 CHANGE_SECONDS = 120.0  # a card that could not be changed for so long stays as it is
+ATTACHED = msg("⚠ Too long for a card: the whole is in the file below")
+ATTACHING = msg(
+    "⚠ Too long for a card: the whole follows as a file, and only then it "
+    "can be allowed"
+)
 AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
 SESSIONS = 200  # whose pace is known
 LEAST_REMINDED = 20  # seconds; a person who has less needs no reminder
@@ -79,13 +90,9 @@ class Mark(NamedTuple):
     machine: str = ""  # through a gateway: whose request it is
 
     def value(self, action: str) -> dict[str, str]:
-        value = {
-            "id": self.id,
-            "action": action,
-            "digest": self.digest,
-            "nonce": self.nonce,
-        }
-        return {**value, "machine": self.machine} if self.machine else value
+        machine = {"machine": self.machine} if self.machine else {}
+        return {"id": self.id, "action": action, "digest": self.digest,
+                "nonce": self.nonce, **machine}  # fmt: skip
 
 
 class Extra(NamedTuple):
@@ -110,24 +117,24 @@ def ask_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> tuple[Card, bool]:
         card = _ask_card(ask, mark, extra, whole=True)
         if _fits(card):
             return card, True
-    low, high = 0, FOLD * 4
-    while high - low > 50:
-        middle = (low + high) // 2
-        candidate = _ask_card(shorten(ask, middle), mark, extra, whole=False)
-        low, high = (middle, high) if _fits(candidate) else (low, middle)
-    return _ask_card(shorten(ask, low), mark, extra, whole=False), False
+
+    def build(limit: int) -> Card:
+        return _ask_card(shorten(ask, limit), mark, extra, whole=False)
+
+    return longest(build, _fits, FOLD * 4, 50), False
 
 
 def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
     seen = whole or (extra.attached and not ask.veiled)
     ask = ask if whole else ask.without_edit()
     offers = [offer for offer in ask.actions if seen or not offer.grants]
+    always = ask.rules and any(offer.look == FOREVER for offer in offers)
     elements = [
-        *_hurry(extra),
-        *_blocks(ask),
+        *notes(extra.hurry),
+        *described(ask, _block),
         *_missing(ask, extra, whole),
         *_actions(ask, offers, mark),
-        *_rule_note(ask, offers),
+        *notes(ask.rule_note if always else ""),
         *_hold_button(ask, mark),
         *_page_button(ask, extra),
         note(time_hint(ask)),
@@ -137,37 +144,19 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
     return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
 
 
-def _rule_note(ask: Ask, offers: Sequence[Offer]) -> list[Element]:
-    """What the rule that "always" writes will not do."""
-    writes = ask.rules and any(offer.look == FOREVER for offer in offers)
-    return [note(ask.rule_note)] if writes and ask.rule_note else []
-
-
 def _subtitle(ask: Ask) -> str:
     places = (ask.machine, one_line(ask.tool), ask.project_name)
     return " · ".join(filter(None, places))
-
-
-def _hurry(extra: Extra) -> list[Element]:
-    return [note(extra.hurry)] if extra.hurry else []
-
-
-def _blocks(ask: Ask) -> list[Element]:
-    """What is asked, and right below it what is to be known of it."""
-    drawn = [_block(block, ask.language) for block in ask.blocks] or [[div(ask.empty)]]
-    drawn.insert(1, about_elements(ask))
-    return [element for part in drawn for element in part]
 
 
 def _block(block: Block, language: str) -> list[Element]:
     """A block, or both of its ends and a panel with the whole of it."""
     if len(block.text) <= FOLD or block.hidden:
         return block_elements(block, language)
-    lines = block.text.count("\n") + 1
     title = text(
         language,
         "Show all of it ({lines} lines, {count} characters)",
-        lines=lines,
+        lines=block.text.count("\n") + 1,
         count=len(block.text),
     )
     last = block.text.rstrip()[-PREVIEW_END:]  # what stands last runs last
@@ -182,35 +171,17 @@ def _block(block: Block, language: str) -> list[Element]:
 
 
 def _missing(ask: Ask, extra: Extra, whole: bool) -> list[Element]:
-    keys = (
-        [msg("⚠ Secrets are masked as ***: the full request shows them")]
-        if ask.masked
-        else []
-    )
+    keys = [MASKED] if ask.masked else []
     if not whole and not ask.veiled:
-        keys.append(
-            msg("⚠ Too long for a card: the whole is in the file below")
-            if extra.attached
-            else msg(
-                "⚠ Too long for a card: the whole follows as a file, and only then it "
-                "can be allowed"
-            )
-        )
+        keys.append(ATTACHED if extra.attached else ATTACHING)
     return [note(text(ask.language, key)) for key in keys]
-
-
-def _facts(ask: Ask) -> str:
-    created = time.strftime("%H:%M:%S", time.localtime(ask.created))
-    facts = (ask.branch, ask.agent, ask.session[:SHORT_ID], created, ask.id)
-    return " · ".join(one_line(fact, 60) for fact in facts if fact)
 
 
 def _hold_button(ask: Ask, mark: Mark) -> list[Element]:
     """What stops the clock for somebody who reads."""
     if not ask.hold:
         return []
-    label = text(ask.language, "Hold")
-    return [callback_button(label, "default", mark.value(HOLD))]
+    return [button(text(ask.language, "Hold"), WHILE, mark, HOLD)]
 
 
 def _page_button(ask: Ask, extra: Extra) -> list[Element]:
@@ -219,24 +190,32 @@ def _page_button(ask: Ask, extra: Extra) -> list[Element]:
     return [link_button(text(ask.language, more_key(ask)), extra.page)]
 
 
+def _facts(ask: Ask) -> str:
+    created = time.strftime("%H:%M:%S", time.localtime(ask.created))
+    facts = (ask.branch, ask.agent, ask.session[:SHORT_ID], created, ask.id)
+    return " · ".join(one_line(fact, 60) for fact in facts if fact)
+
+
 # Buttons and forms.
 
 
 def _actions(ask: Ask, offers: Sequence[Offer], mark: Mark) -> list[Element]:
+    """What may be answered, in its order: buttons that need nothing side by side."""
     fields = {field.name: field for field in ask.fields}
+    rows = [
+        (offer, [fields[name] for name in offer.fields if name in fields])
+        for offer in offers
+        if is_offered(offer, ask)
+    ]
     elements: list[Element] = []
-    row: list[Offer] = []  # buttons that need nothing, side by side
-    for offer in offers:
-        if not is_offered(offer, ask):
+    for is_filled, run in groupby(rows, lambda row: bool(row[1])):
+        if is_filled:
+            elements += [e for row in run for e in _filled(*row, ask, mark)]
             continue
-        wanted = [fields[name] for name in offer.fields if name in fields]
-        if not wanted:
-            row.append(offer)
-            continue
-        elements += _plain_buttons(row, mark, ask)
-        row = []
-        elements += _filled(offer, wanted, mark, ask)
-    return elements + _plain_buttons(row, mark, ask)
+        plain_ones = [offer for offer, _ in run]
+        buttons = [_answer(offer, offer.label, ask, mark) for offer in plain_ones]
+        elements += button_rows(buttons, [offer.grants for offer in plain_ones])
+    return elements
 
 
 def is_offered(offer: Offer, ask: Ask) -> bool:
@@ -246,46 +225,30 @@ def is_offered(offer: Offer, ask: Ask) -> bool:
     return len(confirm_words(offer, ask)) <= RULES
 
 
-def _filled(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> list[Element]:
+def _filled(offer: Offer, fields: list[Field], ask: Ask, mark: Mark) -> list[Element]:
     """An answer that takes fields along: a choice of buttons, a form, or both."""
-    choice = fields[0]
-    if offer.needs and _is_one_choice(fields):
-        buttons = [
-            {
-                **button(option.value, offer.look, mark, f"{offer.name}:{number}"),
-                **_confirm(offer, ask),
-            }
-            for number, option in enumerate(choice.options)
-        ]
-        is_told = any(block.kind == "question" for block in ask.blocks)
-        choices = [] if is_told else _told_choices(choice)
-        return [*choices, *buttons, _form(offer, fields[1:], mark, ask)]
-    return [_form(offer, fields, mark, ask)]
-
-
-def _told_choices(choice: Field) -> list[Element]:
-    question = [div(choice.label)] if choice.label else []
-    details = [
-        note(f"{option.value}: {option.detail}")
-        for option in choice.options
-        if option.detail
+    choice = ask.choice(offer)
+    if choice is None or not _are_buttons(choice.options):
+        return [_form(offer, fields, ask, mark)]
+    told: list[Element] = []
+    if all(block.kind != "question" for block in ask.blocks):
+        details = (_choice(option) for option in choice.options if option.detail)
+        told = [*([div(choice.label)] if choice.label else []), *notes(*details)]
+    buttons = [
+        _answer(offer, option.value, ask, mark, f":{number}")
+        for number, option in enumerate(choice.options)
     ]
-    return question + details
+    return [*told, *buttons, _form(offer, fields[1:], ask, mark)]
 
 
-def _is_one_choice(fields: list[Field]) -> bool:
-    """Whether a tap on one of a few buttons is an answer."""
-    first, *others = fields
-    short = all(len(option.value) <= LABEL for option in first.options)
-    few = 0 < len(first.options) <= MAX_BUTTONS
-    own_words = [field.name for field in others] == [f"{first.name}_other"]
-    return first.type == "one" and few and short and own_words
+def _are_buttons(options: Sequence[Option]) -> bool:
+    """Whether a choice is a tap on one of a few buttons."""
+    return len(options) <= MAX_BUTTONS and all(len(o.value) <= LABEL for o in options)
 
 
-def _form(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> Element:
+def _form(offer: Offer, fields: list[Field], ask: Ask, mark: Mark) -> Element:
     submit = {
-        **button(offer.submit or offer.label, offer.look, mark, offer.name),
-        **_confirm(offer, ask),
+        **_answer(offer, offer.submit or offer.label, ask, mark),
         "name": f"submit_{offer.name}",
         "form_action_type": "submit",
     }
@@ -299,8 +262,7 @@ def _form(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> Element:
 
 def _input(field: Field) -> list[Element]:
     if field.options:
-        hint = [note(field.hint)] if field.hint else []
-        return [div(field.label), *hint, _select(field)]
+        return [div(field.label), *notes(field.hint), _select(field)]
     lines = "multiline_text" if field.type == "lines" else "text"
     element: Element = {
         "tag": "input",
@@ -331,17 +293,8 @@ def _select(field: Field) -> Element:
     return select
 
 
-def _choice(option: Any) -> str:
+def _choice(option: Option) -> str:
     return f"{option.value}: {option.detail}" if option.detail else option.value
-
-
-def _plain_buttons(offers: Sequence[Offer], mark: Mark, ask: Ask) -> list[Element]:
-    """Buttons that need nothing."""
-    buttons = [
-        {**button(offer.label, offer.look, mark, offer.name), **_confirm(offer, ask)}
-        for offer in offers
-    ]
-    return button_rows(buttons, [offer.grants for offer in offers])
 
 
 def confirm_words(offer: Offer, ask: Ask) -> str:
@@ -350,10 +303,16 @@ def confirm_words(offer: Offer, ask: Ask) -> str:
     return "\n".join(filter(None, (offer.confirm, *rules)))
 
 
-def _confirm(offer: Offer, ask: Ask) -> Element:
+def _answer(
+    offer: Offer, label: str, ask: Ask, mark: Mark, number: str = ""
+) -> Element:
+    """A button that answers, with what has to be agreed to first."""
+    made = button(label, offer.look, mark, offer.name + number)
     words = confirm_words(offer, ask)
-    title = plain(one_line(offer.label, LABEL))
-    return {"confirm": {"title": title, "text": plain(words)}} if words else {}
+    if words:
+        title = plain(one_line(offer.label, LABEL))
+        made["confirm"] = {"title": title, "text": plain(words)}
+    return made
 
 
 def button(label: str, look: str, mark: Mark, action: str) -> Element:
@@ -378,17 +337,16 @@ def escalate(
 
 def open_card(card: OpenCard, page: str = "") -> Card:
     """The card of a pending request as it looks now, of what is kept of it."""
-    extra = Extra(attached=card.grants, page=page, machine=card.machine)
+    extra = Extra("", card.grants, page, card.machine)
     return ask_card(card.ask, card.nonce, extra)[0]
 
 
 def hurried_card(card: OpenCard, ask: Ask, hurry: str, page: str = "") -> Card | None:
     """The card with a reminder; None if it would then hold less than before."""
-    extra = Extra(attached=card.grants, page=page, machine=card.machine)
-    before, after = (
-        ask_card(ask, card.nonce, extra._replace(hurry=words)) for words in ("", hurry)
-    )
-    return after[0] if before[1] == after[1] else None
+    extra = Extra(hurry, card.grants, page, card.machine)
+    hurried, whole = ask_card(ask, card.nonce, extra)
+    was_whole = whole or ask_card(ask, card.nonce, extra._replace(hurry=""))[1]
+    return hurried if whole == was_whole else None
 
 
 def file_of(whole: Ask) -> bytes:
@@ -466,36 +424,30 @@ def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
 
 
 def _settled_card(ask: Ask, outcome: Outcome, who: str) -> Card:
+    ran: list[Element] = []
+    if outcome.ran:  # instead of the command below
+        label = text(outcome.language, "Ran instead")
+        block = Block("code", label, visible(outcome.ran), "bash")
+        ran = block_elements(block, outcome.language)
     elements = [
         *([div(outcome.result)] if outcome.result else []),
         note(signed(outcome, who)),
-        *(note(line) for line in (*outcome.answers, *outcome.lines)),
-        *_ran(outcome),
+        *map(note, (*outcome.answers, *outcome.lines)),
+        *ran,
         *(note(_rule(outcome, rule)) for rule in outcome.rules),
-        *([note(outcome.reason)] if outcome.reason else []),
+        *notes(outcome.reason),
         {"tag": "hr"},
-        *(_blocks(fit(ask, RECORD)) if ask.blocks else ()),
+        *(described(fit(ask, RECORD), _block) if ask.blocks else ()),
         note(_facts(ask)),
     ]
-    subtitle = _subtitle(ask)
-    return card_frame(
-        outcome.done, subtitle, LOOKS[outcome.look], ask.summary, elements
-    )
+    look = LOOKS[outcome.look]
+    return card_frame(outcome.done, _subtitle(ask), look, ask.summary, elements)
 
 
 def _rule(outcome: Outcome, rule: str) -> str:
     undone = rule in outcome.undone and text(outcome.language, "Taken back")
     label = text(outcome.language, "Rule")
     return f"{label}: {rule} · {undone}" if undone else f"{label}: {rule}"
-
-
-def _ran(outcome: Outcome) -> list[Element]:
-    """The command that ran instead of the one below."""
-    if not outcome.ran:
-        return []
-    label = text(outcome.language, "Ran instead")
-    block = Block("code", label, visible(outcome.ran), "bash")
-    return block_elements(block, outcome.language)
 
 
 def signed(outcome: Outcome, who: str) -> str:

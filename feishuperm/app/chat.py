@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -250,3 +251,11 @@ def undone(say: Callable[..., str], rules: Iterable[str], error: str) -> str:
         "Sessions that are running keep it until they end.",
         rules=gone,
     )
+
+
+def muted(say: Callable[..., str], until: float) -> str:
+    """That no card comes before a moment, or that they come again."""
+    if not until:
+        return say("On again.")
+    moment = time.strftime("%m-%d %H:%M", time.localtime(until))
+    return say("Muted until {time}; requests stay in the terminal.", time=moment)

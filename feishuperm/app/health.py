@@ -79,15 +79,8 @@ GRANTED = "/open-apis/application/v6/scopes"  # needs no permission, but lags be
 PERSON = "/open-apis/contact/v3/users/{id}?user_id_type=open_id"
 CALLBACK = "card.action.trigger"
 EVENT = "im.message.receive_v1"
-# What the app needs; without the first two nobody can answer.  Either name will do.
-SCOPES = (
-    "im:message:send_as_bot",
-    "im:message:update",
-    "im:message.p2p_msg:readonly",
-    "im:resource:upload",
-    "application:application:self_manage",
-)
-NEEDED = SCOPES[:2]
+# What the app needs, and another name that will do; without the first two nobody can
+# answer.
 SAME = {
     "im:message:send_as_bot": "im:message",
     "im:message:update": "im:message",
@@ -95,6 +88,7 @@ SAME = {
     "im:resource:upload": "im:resource",
     "application:application:self_manage": "admin:app.info:readonly",
 }
+SCOPES = tuple(SAME)
 BOT_STATES = {
     0: msg("the app's bot has never been used"),
     1: msg("the company has switched off the app's bot"),
@@ -106,6 +100,7 @@ BOT_STATES = {
 APP_ENABLED, PUBLISHED = 1, 1
 NAME = 40  # characters of a person's name
 MOST_NAMES = 10  # people whose names are asked for
+MANY = msg("the app has {} connections, and each tap reaches only one of them")
 RESCAN = "feishuperm install --rescan"
 TEST = "feishuperm test-card"
 END_OTHER = msg(
@@ -119,15 +114,12 @@ def examine(api: AppApi, briefly: bool = False) -> Iterator[Finding]:
 
     Briefly: only what the server has to know, since calls are counted.
     """
-    published = None if briefly else _published(api)
-    if published is not None:
-        yield published
-        if published.state == FAIL:  # nothing else is of use before
-            return
-    bot = _bot(api)
-    yield bot
-    if bot.state == FAIL:
-        return
+    for check in (_bot,) if briefly else (_published, _bot):
+        finding = check(api)
+        if finding is not None:
+            yield finding
+            if finding.state == FAIL:  # nothing else is of use before
+                return
     about = api.request("GET", APPLICATION)
     yield from _application(api, about)
     if not briefly:
@@ -140,8 +132,8 @@ def _published(api: AppApi) -> Finding | None:
     if not result.ok:
         return None
     rows = [part_at(item) for item in list_at(result.data, "items")]
-    rows = [row for row in rows if row.get("status") == PUBLISHED]
-    version = next((row for row in rows if row.get("publish_time")), None)
+    out = (r for r in rows if r.get("status") == PUBLISHED and r.get("publish_time"))
+    version = next(out, None)
     if version is None:
         text = msg("no version of the app is published, so no tap can arrive")
         return fail(text, _page(api, "version"))
@@ -172,21 +164,22 @@ def _bot(api: AppApi) -> Finding:
 def _application(api: AppApi, result: Result) -> Iterator[Finding]:
     """Switched on, and subscribed to taps."""
     app = part_at(result.data, "app") if result.ok else {}
+    version = _page(api, "version")
     if app.get("status") not in (None, APP_ENABLED):
-        yield fail(msg("the app is switched off"), _page(api, "version"))
+        yield fail(msg("the app is switched off"), version)
     if app.get("unaudit_version_id"):
         text = msg("a version of the app waits for the company's administrator")
-        yield warn(text, _page(api, "version"))
+        yield warn(text, version)
     info = app.get("callback_info")
     if not isinstance(info, dict):
         text = msg("Feishu does not say whether taps reach the app")
         yield warn(text, RESCAN if result.code in LACKS_SCOPE else TEST)
-    elif info.get("callback_type") == "webhook":
+        return
+    listed = info.get("subscribed_callbacks")
+    if info.get("callback_type") == "webhook":
         text = msg("taps go to a web address instead of the long connection")
         yield fail(text, _page(api, "callback"))
-    elif isinstance(listed := info.get("subscribed_callbacks"), list) and (
-        CALLBACK not in listed
-    ):
+    elif isinstance(listed, list) and CALLBACK not in listed:
         text = msg("taps do not reach the app: {} is not subscribed", CALLBACK)
         yield fail(text, _rescan_or(api, "callback"))
     else:
@@ -207,7 +200,7 @@ def _scopes(api: AppApi, app: Mapping[str, Any]) -> Finding:
         return ok(msg("the app has every permission it needs"))
     query = f"auth?q={','.join(missing)}&op_from=openapi&token_type=tenant"
     text = msg("the app lacks permissions: {}", ", ".join(missing))
-    stops = not set(missing).isdisjoint(NEEDED)
+    stops = not set(missing).isdisjoint(SCOPES[:2])
     return Finding(FAIL if stops else WARN, text, _rescan_or(api, query))
 
 
@@ -295,11 +288,7 @@ class Health:
         """What else ought to be repaired."""
         if self.connections <= 1:
             return ""
-        text = msg(
-            "the app has {} connections, and each tap reaches only one of them",
-            self.connections,
-        )
-        return msg(REPAIR, text, END_OTHER)
+        return msg(REPAIR, msg(MANY, self.connections), END_OTHER)
 
     def patience(self) -> float:
         """Seconds for which a line that went down may come back by itself."""
@@ -310,25 +299,22 @@ class Health:
     def line_changed(self) -> None:
         """The connection came up, went down, or still is."""
         self._changed()
+        now = self._clock()
         if self.line.state == "up":
-            self._up_since = self._clock()
-            self._down_since = math.inf
+            self._up_since, self._down_since = now, math.inf
             self.note("")
             self.look(math.inf)
             return
         if self._down_since == math.inf:
-            self._down_since = self._clock()
-            self._later(LINE_SECONDS, partial(self._leave_all, self._down_since))
+            self._down_since = now
+            self._later(LINE_SECONDS, partial(self._leave_all, now))
         if self.line.state == "waiting":
             self.note(self.trouble())
 
     def _leave_all(self, since: float) -> None:
         """The line stays down: let others show what needs a tap here."""
-        if self._down_since != since:
-            return
-        stand_ins, self.stand_ins = self.stand_ins, {}
-        for announcement in stand_ins.values():
-            announcement.stand_in()
+        while self._down_since == since and self.stand_ins:
+            self.stand_ins.pop(next(iter(self.stand_ins))).stand_in()
 
     def note(self, trouble: str) -> None:
         """Write trouble down, once."""
@@ -352,9 +338,9 @@ class Health:
 
         def call() -> Result:
             names = {owner: name_of(self._api, owner) for owner in unnamed}
-            bad = [row for row in examine(self._api, True) if row.state == FAIL]
-            problem = msg(REPAIR, bad[0].text, bad[0].fix) if bad else ""
-            return Result(True, 0, "", data={"names": names, "problem": problem})
+            found = examine(self._api, briefly=True)
+            problems = [msg(REPAIR, r.text, r.fix) for r in found if r.state == FAIL]
+            return Result(True, 0, "", data={"names": names, "problems": problems})
 
         self._queue(call, QUEUED_SECONDS, self._learnt)
         self._count()
@@ -363,7 +349,7 @@ class Health:
         if not result.ok:  # it was never asked
             return
         self.names.update(result.data["names"])
-        self._problem = result.data["problem"]
+        self._problem = next(iter(result.data["problems"]), "")
         self._changed()
         self.note(self._problem or self.warning())
 

@@ -15,18 +15,22 @@ The life of a card:
 
 A request of which the card could not hold everything gets a file below it; only then
 may anybody grant it.
+
+A text below a card answers its request, any other is a command, and what is neither is
+asked back (`app.chat`).  A stranger's text does nothing, nor does one that comes so
+late that nobody waits.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from feishuperm.app.api import AppApi, Result, attach
+from feishuperm.app import chat
+from feishuperm.app.api import CARD, AppApi, Result, attach
 from feishuperm.app.bursts import Burst
 from feishuperm.app.cards import (
     AFTER_ANSWER,
@@ -48,25 +52,33 @@ from feishuperm.app.health import Connection, Health
 from feishuperm.app.store import CardStore, OpenCard
 from feishuperm.app.taps import (
     is_nonce,
+    is_old,
     read_event,
     read_tap,
     receipt_toast,
+    said_in,
     toast,
     unfit,
     unoffered,
 )
-from feishuperm.channels.app_chat import AppChat
-from feishuperm.channels.base import Announcement, ApprovalsPort, Channel, Later, gone
+from feishuperm.channels.base import (
+    Announcement,
+    ApprovalsPort,
+    Channel,
+    Later,
+    gone,
+    keep_last,
+)
 from feishuperm.channels.outbox import Job, OnLoop, Outbox, RateLimit
 from feishuperm.lib.feishu import build_notice_card
 from feishuperm.lib.task import at_once
 from feishuperm.messages import msg, text
+from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
 from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.names import INVALID, NOT_OFFERED
 from feishuperm.wire import MAX_EVENT, RETURN_SECONDS
 
-T = TypeVar("T")
 PERSON_LIMIT = ((5, 1.0), (1000, 60.0))  # messages to one person, and of one app
 CHANGE_LIMIT = ((40, 1.0), (1000, 60.0))
 RECORDS = 200  # settled cards that may still have to tell the result
@@ -75,6 +87,13 @@ REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
 STAND_IN_SECONDS = 8.0  # for a card to leave, where another channel could show it
 EXAMINE_SECONDS = 3600.0  # between two looks at the app because nobody answered
 REPAIR_SECONDS = 60.0  # the same while it is known that nobody can
+TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to
+URGE_SECONDS = 30.0
+HELP = msg(
+    "Reply to a card: 1-4, allow, always, deny [reason], interrupt, "
+    "or the answer itself. Commands: status, mute [time], on, passes, "
+    "undo."
+)
 
 
 class People(NamedTuple):
@@ -82,6 +101,10 @@ class People(NamedTuple):
 
     receiver: str
     owners: frozenset[str]
+
+
+def _nothing(result: Result) -> None:
+    """What is to be done about most results."""
 
 
 def no_page(id: str) -> str:
@@ -108,19 +131,18 @@ class AppChannel(Channel):
         page: Callable[[str], str] = no_page,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        nonce: Callable[[], str] = lambda: secrets.token_urlsafe(12),
     ) -> None:
         self.api = api
         self.people = people
         self.approvals = approvals
         self.store = store
+        self.keep_row = store.put
         self.later = later
         self._language = language
         self.urgent = urgent
-        self._page = page
+        self._page = page  # the address of a request's own, if a phone can open it
         self._clock = clock
         self._wall = wall
-        self._nonce = nonce
         self._back_by = clock() + RETURN_SECONDS
         self._shown_to: dict[str, Announcement] = {}  # by pending request, card out
         self._is_deaf = False  # no tap can arrive
@@ -134,10 +156,10 @@ class AppChannel(Channel):
         self._changes = Outbox(
             "app changes", RateLimit(CHANGE_LIMIT), on_loop, heard=heard
         )
-        self._chat = AppChat(self, clock, wall)
-        self._answered: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._records: dict[str, OpenCard] = {}  # settled, latest last
-        self._shared: dict[str, Burst] = {}  # the same of those that share a card
+        self._replies = chat.Replies(self.say, clock, "message")
+        self._answered: dict[str, dict[str, Any]] = {}  # events, latest last
+        # Where an ended request was shown, latest last: its card, or one of many.
+        self._records: dict[str, OpenCard | Burst] = {}
         self._changing = 0  # cards that are changed in a moment
         self._bursts: list[Burst] = []  # those with a pending row
         self._pace = Pace(clock)
@@ -183,10 +205,9 @@ class AppChannel(Channel):
 
     def facts(self) -> Mapping[str, Any]:
         up = self._line.state == "up"
-        since = round(self._line.since, 3) if up else None
         count = self._health.connections
         return {
-            "connected_since": since,
+            "connected_since": round(self._line.since, 3) if up else None,
             **({"connections": count} if count > 1 else {}),
         }
 
@@ -197,7 +218,7 @@ class AppChannel(Channel):
 
     def notify(self, notice: Notice) -> None:
         build = partial(build_notice_card, notice, self._language)
-        api, receiver, uuid = self.api, self.people.receiver, self._nonce()
+        api, receiver, uuid = self.api, self.people.receiver, _nonce()
         call = lambda: api.send(receiver, build(), uuid)  # noqa: E731
         self._cards.add(Job(call, self._clock() + NOTICE_SECONDS, False))
 
@@ -205,14 +226,12 @@ class AppChannel(Channel):
         """Show a request, or leave it to another channel while no tap can arrive."""
         if not announcement.has_stand_in or not self._health.trouble():
             self._show(ask, announcement)
-            return
-        patience = self._health.patience()
-        if patience > 0:
+        elif (patience := self._health.patience()) > 0:
             self.later(patience, partial(self._show_or_leave, ask, announcement))
         else:
             self._show_or_leave(ask, announcement)
 
-    def report(self, announcement: Announcement, result: Result) -> None:
+    def report_row(self, announcement: Announcement, result: Result) -> None:
         """The card of a request is out, or will never be."""
         if not result.ok:
             announcement.failed(result.message)
@@ -250,8 +269,7 @@ class AppChannel(Channel):
         elif kept is None and self._pace.is_burst(ask.session):
             self._join_burst(ask, announcement)
         else:
-            nonce = kept.nonce if kept is not None else self._nonce()
-            self._send_card(ask, nonce, announcement)
+            self._send_card(ask, kept.nonce if kept else _nonce(), announcement)
 
     def _send_card(self, ask: Ask, nonce: str, announcement: Announcement) -> None:
         """Keep what a tap on the card must bring back, then let the card leave."""
@@ -273,19 +291,19 @@ class AppChannel(Channel):
 
     def settle(self, outcome: Outcome) -> None:
         """A request ended: its card becomes a record, on every device."""
-        self._chat.forget(outcome.id)
-        self._shown_to.pop(outcome.id, None)
-        self._health.stand_ins.pop(outcome.id, None)
-        self._cards.cancel(outcome.id)
-        self._changes.cancel(outcome.id)
-        burst = self.burst_of(outcome.id)
+        id = outcome.id
+        self._replies.forget(id)
+        self._shown_to.pop(id, None)
+        self._health.stand_ins.pop(id, None)
+        self._cards.cancel(id)
+        self._changes.cancel(id)
+        burst, shown = self.burst_of(id), self.store.get(id)
         if burst is not None:
             burst.settle(outcome)
-            _keep(self._shared, outcome.id, burst)
+            keep_last(self._records, id, burst, RECORDS)
             if burst.is_over():
                 self._changes.cancel(burst.nonce)
-        shown = self.store.get(outcome.id)
-        if shown is not None and burst is None:
+        elif shown is not None:
             self._changing += 1
             self.later(AFTER_ANSWER, partial(self._change_now, shown, outcome))
         if shown is not None and outcome.state == "expired":
@@ -295,13 +313,11 @@ class AppChannel(Channel):
 
     def update(self, outcome: Outcome) -> None:
         """The result is known: its record says that too."""
-        burst, card = self._shared.get(outcome.id), self._records.get(outcome.id)
-        if burst is not None:
-            burst.settle(outcome)
-        elif card is not None:
-            record = self._record(card.ask, outcome)
-            call = partial(self.api.update, card.message_id, record)
-            self._queue(call, CHANGE_SECONDS)
+        record = self._records.get(outcome.id)
+        if isinstance(record, Burst):
+            record.settle(outcome)
+        elif record is not None:
+            self._update(record, self._record(record.ask, outcome), CHANGE_SECONDS)
 
     # Cards out.
 
@@ -316,7 +332,7 @@ class AppChannel(Channel):
             announcement.shown()
             burst.watch()
         else:
-            self.report(announcement, Result(True, 0, ""))
+            self.report_row(announcement, Result(True, 0, ""))
             self._watch(card)
 
     def _on_card_sent(
@@ -324,20 +340,17 @@ class AppChannel(Channel):
     ) -> None:
         """A card is out, or will never be."""
         id = opened.ask.id
-        self.report(announcement, result)
-        if not result.ok:
-            if not self.approvals.is_pending(id):
-                self.store.drop(id)
-            return
+        self.report_row(announcement, result)
+        is_pending, outcome = self.approvals.is_pending(id), self.approvals.outcome(id)
         card = self.store.get(id) or opened
         message_id = result.data.get("message_id")
         if isinstance(message_id, str):
             card = card._replace(message_id=message_id)
-        if self.approvals.is_pending(id):
+        if not result.ok and not is_pending:
+            self.store.drop(id)
+        elif result.ok and is_pending:
             self._watch(self.store.put(card))
-            return
-        outcome = self.approvals.outcome(id)
-        if outcome is not None:
+        elif result.ok and outcome is not None:
             self._change(card, outcome)
 
     def _watch(self, card: OpenCard) -> None:
@@ -345,33 +358,29 @@ class AppChannel(Channel):
         id = card.ask.id
         self._line.watch(True)
         if not card.grants:
-            self._attach(id)
+            self.approvals.whole(id, MAX_EVENT, self._attach)
         left = self.approvals.seconds_left(id)
         urge = partial(self._urge, id) if self.urgent else None
         escalate(self.later, left, partial(self._remind, id), urge)
 
-    def _attach(self, id: str) -> None:
+    def _attach(self, whole: Ask) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
-        self.approvals.whole(id, MAX_EVENT, self._attach_whole)
-
-    def _attach_whole(self, whole: Ask) -> None:
-        card = self.store.get(whole.id)
+        id, card = whole.id, self.store.get(whole.id)
         # Only its page shows what a mask hides, or what is not told at all.
         if card is None or whole.veiled or whole.titled:
             return
-        id, extra = whole.id, Extra(attached=True, page=self._page(whole.id))
-        full, _ = ask_card(whole, card.nonce, extra)
-        call = partial(
-            attach, self.api, card.message_id, file_of(whole), f"f-{id}", full
-        )
-        left = self.approvals.seconds_left(id)
-        self._queue(call, left, partial(self._on_whole_shown, id), id)
 
-    def _on_whole_shown(self, id: str, result: Result) -> None:
-        """The whole is below the card: now everything may be granted."""
-        card = self.store.get(id)
-        if result.ok and card is not None:
-            self.store.put(card._replace(grants=True))
+        def done(result: Result) -> None:
+            """The whole is below the card: now everything may be granted."""
+            card = self.store.get(id)
+            if result.ok and card is not None:
+                self.store.put(card._replace(grants=True))
+
+        extra = Extra(attached=True, page=self._page(id))
+        full, _ = ask_card(whole, card.nonce, extra)
+        given = card.message_id, file_of(whole), f"f-{id}", full
+        left = self.approvals.seconds_left(id)
+        self._queue(partial(attach, self.api, *given), left, done, id)
 
     def _change_now(self, card: OpenCard, outcome: Outcome) -> None:
         self._changing -= 1
@@ -385,26 +394,45 @@ class AppChannel(Channel):
         if not card.message_id:
             self.store.drop(id)
             return
-        outcome = self.approvals.outcome(id) or outcome  # more may be known
-        record = self._record(card.ask, outcome)
-        _keep(self._records, id, card)
-        call = partial(self.api.update, card.message_id, record)
-        self._queue(call, CHANGE_SECONDS, partial(self._on_recorded, id))
 
-    def _on_recorded(self, id: str, result: Result) -> None:
-        """A card that Feishu did not hear of is kept: the next server tries again."""
-        if result.code >= 0:
-            self.store.drop(id)
+        def done(result: Result) -> None:
+            """A card that Feishu did not hear of is kept for the next server."""
+            if result.code >= 0:
+                self.store.drop(id)
+
+        outcome = self.approvals.outcome(id) or outcome  # more may be known
+        keep_last(self._records, id, card, RECORDS)
+        self._update(card, self._record(card.ask, outcome), CHANGE_SECONDS, done)
 
     def _queue(
         self,
         call: Callable[[], Result],
         seconds: float,
-        done: Callable[[Result], object] = lambda result: None,
+        done: Callable[[Result], object] = _nothing,
         key: str = "",
     ) -> None:
         until = self._clock() + seconds
         self._changes.add(Job(call, until, True, done, key, lasts=True))
+
+    def _update(
+        self, card: OpenCard, drawn: dict[str, Any], seconds: float, *more: Any
+    ) -> None:
+        """Change a card that is out."""
+        call = partial(self.api.update, card.message_id, drawn)
+        self._queue(call, seconds, *more)
+
+    def _reply(
+        self,
+        message_id: str,
+        content: dict[str, Any],
+        seconds: float = NOTICE_SECONDS,
+        kind: str = "text",
+        key: str = "",
+    ) -> None:
+        """Say something below a message, once if it is about `key`."""
+        uuid = f"r-{key}" if key else _nonce()
+        call = partial(self.api.reply, message_id, content, uuid, kind)
+        self._queue(call, seconds, key=key)
 
     def _remind(self, id: str) -> None:
         """Half the time is over: say so on the card and once below it."""
@@ -415,14 +443,12 @@ class AppChannel(Channel):
         hurry = self.say_left(card.message_id, left, id)
         hurried = hurried_card(card, ask, hurry, self._page(id))
         if hurried is not None:
-            change = partial(self.api.update, card.message_id, hurried)
-            self._queue(change, left, key=id)
+            self._update(card, hurried, left, _nothing, id)
 
     def say_left(self, message_id: str, left: int, key: str) -> str:
         """Say below a card how much time is left; returns what was said."""
-        hurry = text(self._language, msg("{seconds} seconds left"), seconds=left)
-        call = partial(self.api.reply, message_id, {"text": hurry}, f"r-{key}", "text")
-        self._queue(call, left, key=key)
+        hurry = self.say("{seconds} seconds left", seconds=left)
+        self._reply(message_id, {"text": hurry}, left, key=key)
         return hurry
 
     def _urge(self, id: str) -> None:
@@ -433,7 +459,7 @@ class AppChannel(Channel):
 
     def buzz(self, message_id: str, receiver: str = "") -> None:
         for owner in sorted(self.people.owners):
-            self._queue(partial(self.api.urge, message_id, owner), 30.0)
+            self._queue(partial(self.api.urge, message_id, owner), URGE_SECONDS)
 
     def _settle_lost(self) -> None:
         """After a restart: what nobody came back for has ended meanwhile."""
@@ -444,10 +470,9 @@ class AppChannel(Channel):
 
     def _end(self, card: OpenCard, outcome: Outcome) -> None:
         burst = self.burst_of(card.ask.id)
-        if burst is not None:
-            burst.settle(outcome)
-        else:
-            self._change(card, outcome)
+        burst.settle(outcome) if burst else self._change(card, outcome)
+
+    # Many requests at once.
 
     def _take_bursts_back(self) -> None:
         """After a restart: cards that several requests share are bursts."""
@@ -459,30 +484,19 @@ class AppChannel(Channel):
                 burst = self._new_burst(cards[0].ask.session, cards[0].nonce)
                 burst.message_id = message_id
                 burst.restore([card.ask for card in cards])
-                self._bursts.append(burst)
-
-    # Many requests at once.
 
     def _join_burst(self, ask: Ask, announcement: Announcement) -> None:
         bursts = (b for b in self._bursts if b.session == ask.session and b.takes())
-        burst = next(bursts, None)
-        if burst is None:
-            burst = self._new_burst(ask.session, self._nonce())
-            self._bursts.append(burst)
+        burst = next(bursts, None) or self._new_burst(ask.session, _nonce())
         burst.add(ask, announcement)
 
     def _new_burst(self, session: str, nonce: str) -> Burst:
-        return Burst(self, session, nonce, self.people.receiver)
+        self._bursts.append(Burst(self, session, nonce, self.people.receiver))
+        return self._bursts[-1]
 
     def seconds_left(self, burst: Burst, id: str) -> int | None:
         is_pending = self.approvals.is_pending(id)
         return self.approvals.seconds_left(id) if is_pending else None
-
-    def report_row(self, announcement: Announcement, result: Result) -> None:
-        self.report(announcement, result)
-
-    def keep_row(self, card: OpenCard) -> None:
-        self.store.put(card)
 
     def drop_row(self, burst: Burst, id: str) -> None:
         self.store.drop(id)
@@ -506,41 +520,38 @@ class AppChannel(Channel):
         self._cards.add(Job(call, until, True, done, lasts=is_change))
 
     def burst_over(self, burst: Burst) -> None:
-        """Nothing waits on this card any more."""
+        """Nothing is pending on this card any more."""
         if burst in self._bursts:
             self._bursts.remove(burst)
 
     def burst_of(self, id: str) -> Burst | None:
         return next((burst for burst in self._bursts if burst.holds(id)), None)
 
-    # Taps and texts in.
+    # Taps in.
 
     def deliver(self, delivery: Any, answer: Callable[[dict[str, Any]], bool]) -> None:
         """A message of the platform: understand it, do it, answer it."""
         event = read_event(delivery.payload)
         kind = text_at(event, "header", "event_type")
         if kind == "card.action.trigger":
-            answer(self._once(event, self._tap))
-        elif kind == "im.message.receive_v1":
-            answer({})  # first: what a text leads to is told by texts
-            self._once(event, self._chat.take, ("event", "message", "message_id"))
-        else:
-            answer({})  # unknown events are acknowledged, or they come again
+            answer(self._once(event, self._tap, "header", "event_id"))
+            return
+        answer({})  # first: what a text leads to is told by texts; others come again
+        if kind == "im.message.receive_v1":
+            self._once(event, self._text, "event", "message", "message_id")
 
     def _once(
         self,
         event: dict[str, Any],
         act: Callable[[dict[str, Any]], dict[str, Any]],
-        key: tuple[str, ...] = ("header", "event_id"),
+        *key: str,
     ) -> dict[str, Any]:
         """Act on an event, unless it was delivered before: then answer the same."""
         id = text_at(event, *key)
         if id and id in self._answered:
             return self._answered[id]
         reply = act(event)
-        self._answered[id] = reply
-        while len(self._answered) > REMEMBERED_EVENTS:
-            self._answered.popitem(last=False)
+        keep_last(self._answered, id, reply, REMEMBERED_EVENTS)
         return reply
 
     def _tap(self, event: dict[str, Any]) -> dict[str, Any]:
@@ -548,13 +559,13 @@ class AppChannel(Channel):
         who = text_at(event, "event", "operator", "open_id")
         action = part_at(event, "event", "action")
         value = part_at(action, "value")
-        id = text_at(value, "id")
+        id, name = text_at(value, "id"), text_at(value, "action")
         if who not in self.people.owners:
-            self.approvals.note_refused(id, text_at(value, "action"), who)
+            self.approvals.note_refused(id, name, who)
             owners = "、".join(map(self._name, sorted(self.people.owners)))
             return toast("error", self.say("Only {owner} may do this", owner=owners))
         self._health.tapped()
-        if text_at(value, "action") == REVOKE:
+        if name == REVOKE:
             return self._revoke(id, who)
         message_id = text_at(event, "event", "context", "open_message_id")
         burst = self._burst_at(message_id, value)
@@ -565,12 +576,11 @@ class AppChannel(Channel):
             return self._stale(id)
         wrong = unfit(card, value, message_id)
         if wrong:
-            self.approvals.note_refused(id, text_at(value, "action"), who)
+            self.approvals.note_refused(id, name, who)
             return toast("error", self.say(wrong))
         if not card.message_id:
-            card = card._replace(message_id=message_id)
-            self.store.put(card)
-        if text_at(value, "action") == HOLD:
+            card = self.store.put(card._replace(message_id=message_id))
+        if name == HOLD:
             return self._extend(card, who)
         answer = read_tap(card.ask, value, action, who)
         wrong = unoffered(card, answer.action)
@@ -580,17 +590,17 @@ class AppChannel(Channel):
 
     async def _answer_rows(self, answers: list[Answer]) -> list[Receipt]:
         receipts = [self.approvals.answer(answer) for answer in answers]
-        return [r._replace(error=r.error or self.missing()) for r in receipts]
+        return [r._replace(error=r.error or self._missing()) for r in receipts]
 
     def _revoke(self, id: str, who: str) -> dict[str, Any]:
         """A pass ends, by its button; to end one twice is no harm."""
         count = len(self.approvals.revoke_passes(id, "message", who))
-        said = self.say(msg("{count} passes revoked"), count=count)
-        return toast("success" if count else "info", said, self.passes_card())
+        said = self.say("{count} passes revoked", count=count)
+        return toast("success" if count else "info", said, self._passes_card())
 
-    def passes_card(self) -> dict[str, Any]:
+    def _passes_card(self) -> dict[str, Any]:
         rows = [PassRow(*row) for row in self.approvals.pass_rows()]
-        return passes_card(rows, self._nonce(), self._language)
+        return passes_card(rows, _nonce(), self._language)
 
     def _extend(self, card: OpenCard, who: str) -> dict[str, Any]:
         """Somebody reads: give them time, and show until when.
@@ -606,14 +616,10 @@ class AppChannel(Channel):
             return toast("error", self.say(NOT_OFFERED))
         ends = self._wall() + self.approvals.seconds_left(id)
         moment = time.strftime("%H:%M", time.localtime(ends))
-        drawn = self._drawn(card, ask)
-        return toast(
-            "success",
-            self.say(
-                msg("The clock is stopped: please answer before {time}"), time=moment
-            ),
-            drawn,
+        said = self.say(
+            "The clock is stopped: please answer before {time}", time=moment
         )
+        return toast("success", said, self._drawn(card, ask))
 
     def _show_extended(self, card: OpenCard) -> None:
         """Draw a card with the time that it has now."""
@@ -623,11 +629,11 @@ class AppChannel(Channel):
             return
         known = card.ask._replace(seconds=ask.seconds, hold=ask.hold)
         self.store.put(card._replace(ask=known))
-        change = partial(self.api.update, card.message_id, self._drawn(card, ask))
+        drawn = self._drawn(card, ask)
 
         def redraw() -> None:
             if self.approvals.is_pending(id):
-                self._queue(change, CHANGE_SECONDS, key=id)
+                self._update(card, drawn, CHANGE_SECONDS, _nothing, id)
 
         self.later(AFTER_ANSWER, redraw)
 
@@ -638,16 +644,13 @@ class AppChannel(Channel):
     def _receipt(self, card: OpenCard, receipt: Receipt) -> dict[str, Any]:
         is_late = self._clock() >= self._back_by
         lost = self._record(card.ask, gone(card.ask, self._wall())) if is_late else None
-        return receipt_toast(card, receipt, self._name, (self.missing(), lost))
+        return receipt_toast(card, receipt, self._name, (self._missing(), lost))
 
-    def missing(self) -> str:
+    def _missing(self) -> str:
         """What is said of a request that is not here: not yet, or not any more."""
-        is_early = self._clock() < self._back_by
-        return self.say(
-            msg("The server has just restarted: please tap again")
-            if is_early
-            else msg("The session has ended")
-        )
+        if self._clock() < self._back_by:
+            return self.say("The server has just restarted: please tap again")
+        return self.say("The session has ended")
 
     def _stale(self, id: str) -> dict[str, Any]:
         """A tap on a card that is not open any more."""
@@ -665,17 +668,97 @@ class AppChannel(Channel):
                 return burst
         return None
 
-    def tell(self, message_id: str, said: str) -> None:
-        """Say something below a message."""
-        if message_id:
-            content, uuid = {"text": said}, self._nonce()
-            call = partial(self.api.reply, message_id, content, uuid, "text")
-            self._queue(call, NOTICE_SECONDS)
+    # Texts in.
 
-    def show_passes(self, message_id: str) -> None:
-        """What goes through without asking, with a button to end each of it."""
-        call = partial(self.api.reply, message_id, self.passes_card(), self._nonce())
-        self._queue(call, NOTICE_SECONDS)
+    def _text(self, event: dict[str, Any]) -> dict[str, Any]:
+        """A text of somebody's; what it leads to is told below it."""
+        message = part_at(event, "event", "message")
+        who = text_at(event, "event", "sender", "sender_id", "open_id")
+        kind = text_at(event, "event", "sender", "sender_type")
+        owners = self.people.owners
+        if kind != "user" or who not in owners or is_old(message, self._wall()):
+            return {}
+        respond = partial(self._respond, message, said_in(message), who)
+        elsewhere = text_at(message, "parent_id") and not self._replied_to(message)
+        if elsewhere and any(not card.message_id for card in self.store.all()):
+            self.later(TEXT_SECONDS, respond)  # the card may be leaving now
+        else:
+            respond()
+        return {}
+
+    def _respond(self, message: dict[str, Any], said: str, who: str) -> None:
+        card = self._replied_to(message)
+        in_group = text_at(message, "chat_type") == "group"
+        if in_group and card is None and not chat.MENTION.search(said):
+            return  # most texts there are not for the bot
+        answer = self._answer_text(message, card, said, who) if said else self.say(HELP)
+        self._tell(text_at(message, "message_id"), answer)
+
+    def _replied_to(self, message: dict[str, Any]) -> OpenCard | None:
+        ids = (text_at(message, key) for key in ("parent_id", "root_id"))
+        cards = (self.store.by_message(id) for id in ids if id)
+        return next((card for card in cards if card is not None), None)
+
+    def _answer_text(
+        self, message: dict[str, Any], card: OpenCard | None, said: str, who: str
+    ) -> str:
+        """What to say to a text; empty where it is said by a card, or later."""
+        if card is not None and self.burst_of(card.ask.id) is not None:
+            return self.say("That card holds several requests: please tap its buttons.")
+        if card is not None:
+            answer = self._replies.read(card, said, who)
+            return answer if isinstance(answer, str) else self._hand_in(answer)
+        if text_at(message, "parent_id"):
+            return self.say("The request of that message is over.")
+        command = chat.read_command(said)
+        if command is not None:
+            return self._obey(command, who, text_at(message, "message_id"))
+        is_pending = self.approvals.is_pending
+        asks = [card.ask for card in self.store.all() if is_pending(card.ask.id)]
+        if len(asks) == 1 and chat.read_reply(said, asks[0]) is not None:
+            meant = asks[0].summary or asks[0].title
+            return self.say(
+                "Did you mean “{what}”? Please reply to its card.", what=meant
+            )
+        return self.say(HELP)
+
+    def _hand_in(self, answer: Answer) -> str:
+        """Hand an answer in; its result, in words."""
+        receipt = self.approvals.answer(answer)
+        if receipt.status in (statuses.SETTLED, statuses.ENDED):
+            return receipt.outcome.done
+        return receipt.error or self._missing()
+
+    def _obey(self, command: chat.Command, who: str, message_id: str) -> str:
+        """Do what a command says; what is told of it, unless that comes later."""
+        if command.name == "status":
+            rows = self.approvals.status()
+            lines = [words or title for title, words in rows]
+            return chat.listed(lines, self.say("Nothing is waiting"))
+        if command.revoked:
+            ended = self.approvals.revoke_passes(command.revoked, "message", who)
+            return self.say("{count} passes revoked", count=len(ended))
+        if command.name == "passes":
+            if not self.approvals.pass_rows():
+                return self.say("There are no passes")
+            self._reply(message_id, self._passes_card(), kind=CARD)
+            return ""
+        if command.name == "undo":
+            self.approvals.undo_last(who, partial(self._tell_undone, message_id))
+            return ""
+        if command.name in ("mute", "on"):
+            until = self._wall() + command.seconds if command.name == "mute" else 0.0
+            self.store.mute(until)
+            return chat.muted(self.say, until)
+        return self.say(HELP)
+
+    def _tell_undone(self, message_id: str, rules: list[str], error: str) -> None:
+        self._tell(message_id, chat.undone(self.say, rules, error))
+
+    def _tell(self, message_id: str, said: str) -> None:
+        """Say something below a message."""
+        if message_id and said:
+            self._reply(message_id, {"text": said})
 
     # Small things.
 
@@ -687,8 +770,5 @@ class AppChannel(Channel):
         return self._health.names.get(who) or (f"…{who[-6:]}" if who else "")
 
 
-def _keep(records: dict[str, T], id: str, record: T) -> None:
-    """Remember the last so many."""
-    records[id] = record
-    while len(records) > RECORDS:
-        del records[next(iter(records))]
+def _nonce() -> str:
+    return secrets.token_urlsafe(12)

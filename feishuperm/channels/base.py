@@ -250,3 +250,10 @@ def gone(ask: Ask, now: float, revoked: bool = False) -> Outcome:
     return Outcome(
         ask.id, ask.kind, ask.language, "gone", ended=now, done=done, lines=(hint,)
     )
+
+
+def keep_last(table: dict[str, Any], id: str, value: Any, most: int) -> None:
+    """Keep a value; only so many are, the oldest go first."""
+    table[id] = value
+    while len(table) > most:
+        del table[next(iter(table))]

@@ -21,16 +21,24 @@ from __future__ import annotations
 
 import json
 import secrets
+import socket
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
+from feishuperm.app.api import Connect, open_websocket
 from feishuperm.app.cards import HOLD
-from feishuperm.channels.base import Announcement, ApprovalsPort, Channel, Later, gone
-from feishuperm.errors import FileError, PayloadError
+from feishuperm.channels.base import (
+    Announcement,
+    ApprovalsPort,
+    Channel,
+    Later,
+    gone,
+    keep_last,
+)
+from feishuperm.errors import FeishupermError, FileError, PayloadError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.lib.log import log
@@ -50,10 +58,13 @@ from feishuperm.models.ask import (
 from feishuperm.models.fields import list_at
 from feishuperm.models.kind import KINDS
 from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED
+from feishuperm.models.settings import url_host
 from feishuperm.protocol.machine import (
     CAN,
     EXTEND,
     LOGIN,
+    PATH,
+    PROTOCOLS,
     ROTATE,
     TAP,
     WELCOME,
@@ -61,11 +72,12 @@ from feishuperm.protocol.machine import (
     prove,
     tap_parts,
 )
+from feishuperm.protocol.websocket import HandshakeRefused
 from feishuperm.wire import RETURN_SECONDS
 
 
 class Connection(Protocol):
-    """The connection, see `server.machine_line`."""
+    """The connection, see `server.machine`."""
 
     def start(self) -> None: ...
 
@@ -82,6 +94,8 @@ class Connection(Protocol):
 
 AWAY, HELLO, IN = "away", "hello", "in"
 NOT_YET = msg("not connected yet")
+AHEAD = msg("the gateway's clock is {} s ahead of this machine's")
+BEHIND = msg("the gateway's clock is {} s behind this machine's")
 VERSION = "1"
 SENT, LATE, SHOWN, LOST = "sent", "late", "shown", "lost"
 SKEW_SECONDS = 10  # between two clocks that are worth a word
@@ -98,6 +112,7 @@ REMEMBERED = 1000  # taps, to answer the same to the same
 MOST_MUTED = 7 * 86400.0  # seconds, as long as the chat can say
 MAX_LINES, MAX_LINE = 50, 1_000  # of what a command is told
 UNKNOWN = Receipt(statuses.UNKNOWN)
+COMMANDS = ("status", "passes", "revoke", "undo")
 
 
 class Pending:
@@ -167,10 +182,10 @@ class GatewayChannel(Channel):
         self._can: frozenset[str] = frozenset()  # what else it understands
         self._muted_until = 0.0  # by our clock
         # Ended requests whose cards may have more to tell, and whether it is due.
-        self._records: OrderedDict[str, bool] = OrderedDict()
+        self._records: dict[str, bool] = {}
         self._started = clock()
         self._clock = clock
-        self._receipts: OrderedDict[str, Receipt | None] = OrderedDict()
+        self._receipts: dict[str, Receipt | None] = {}  # by tap
         self._line = connect(self._received, self._changed)
 
     # The channel.
@@ -182,19 +197,11 @@ class GatewayChannel(Channel):
         self._line.close()
 
     def state(self) -> tuple[str, str]:
-        if self._stage != IN:
-            return "down", self._detail
-        return ("down", self._deaf) if self._deaf else ("up", self._clocks())
-
-    def _clocks(self) -> str:
-        """That two clocks differ, if that is worth a word."""
+        if self._stage != IN or self._deaf:
+            return "down", self._detail if self._stage != IN else self._deaf
         if abs(self._skew) < SKEW_SECONDS:
-            return ""
-        if self._skew > 0:
-            return msg(
-                "the gateway's clock is {} s ahead of this machine's", self._skew
-            )
-        return msg("the gateway's clock is {} s behind this machine's", -self._skew)
+            return "up", ""
+        return "up", msg(AHEAD if self._skew > 0 else BEHIND, abs(self._skew))
 
     def muted(self) -> bool:
         return self._clock() < self._muted_until
@@ -204,27 +211,23 @@ class GatewayChannel(Channel):
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Hand a request to the gateway, or say at once that it cannot be."""
+        pending = Pending(announcement)
         is_away = self._stage != IN or bool(self._deaf)
         if is_away and announcement.is_back:
-            self._watch_over(Pending(announcement))
-            return
-        if is_away:
+            # It may have a card, which nobody can tap by now.
+            self._asks[ask.id] = pending
+            pending.state = SHOWN
+            if self._detail != NOT_YET:
+                pending.lose()
+        elif is_away:
             why = self._deaf or self._detail
             announcement.failed(f"the gateway is away: {why}")
-            return
-        if _grants(ask) and not _grants(self._carried(ask)):
+        elif _grants(ask) and not _grants(self._carried(ask)):
             announcement.failed(NO_GRANTS)
-            return
-        pending = self._asks[ask.id] = Pending(announcement)
-        self._send_ask(pending, ask)
-        self._later(SHOWN_SECONDS, lambda: self._give_up(pending))
-
-    def _watch_over(self, pending: Pending) -> None:
-        """A request that came back may have a card, which nobody can tap by now."""
-        self._asks[pending.id] = pending
-        pending.state = SHOWN
-        if self._detail != NOT_YET:
-            pending.lose()
+        else:
+            self._asks[ask.id] = pending
+            self._send_ask(pending, ask)
+            self._later(SHOWN_SECONDS, lambda: self._give_up(pending))
 
     def _send_again(self, pending: Pending) -> None:
         ask = self._approvals.ask(pending.id)
@@ -255,8 +258,7 @@ class GatewayChannel(Channel):
     def _sendable(self, whole: Ask) -> Ask | None:
         """An ask as the gateway is given it; None if it cannot read it."""
         carried = self._carried(whole)
-        shorter = (carried, shorten(carried, CUT_BLOCK))
-        return next((ask for ask in shorter if _fits(Ask, to_plain(ask))), None)
+        return next(filter(_fits, (carried, shorten(carried, CUT_BLOCK))), None)
 
     def _carried(self, ask: Ask) -> Ask:
         """What a gateway is given to show: it must not be able to change what runs.
@@ -293,9 +295,7 @@ class GatewayChannel(Channel):
             self._line.watch(False)
         if outcome.id in self._cards:
             self._cards.discard(outcome.id)
-            self._records[outcome.id] = False
-            while len(self._records) > RECORDS:
-                self._records.popitem(last=False)
+            keep_last(self._records, outcome.id, False, RECORDS)
             self._tell("settle", outcome)
 
     def update(self, outcome: Outcome) -> None:
@@ -454,66 +454,57 @@ class GatewayChannel(Channel):
             pending.fail(str(message.get("detail", "")))
 
     def _tapped(self, message: dict[str, Any]) -> None:
+        """Judge a tap, and tell what came of it; again if it comes again."""
         tap = str(message["tap"])
-        if tap in self._receipts:
-            self._send_receipt(tap)
-            return
-        receipt = self._judge(tap, message)
+        is_new = tap not in self._receipts
+        receipt = self._judge(tap, message) if is_new else self._receipts[tap]
         if receipt is not None:
-            self._keep_receipt(tap, receipt)
-        self._receipts.setdefault(tap, None)  # it takes a while, and is done once
-        while len(self._receipts) > REMEMBERED:
-            self._receipts.popitem(last=False)
+            self._tell_receipt(tap, receipt)
+        # What takes a while is done once, too.
+        keep_last(self._receipts, tap, self._receipts.get(tap), REMEMBERED)
 
-    def _keep_receipt(self, tap: str, receipt: Receipt) -> None:
-        self._receipts[tap] = receipt._replace(outcome=_readable(receipt.outcome))
-        self._send_receipt(tap)
-
-    def _send_receipt(self, tap: str) -> None:
-        receipt = self._receipts[tap]
-        if receipt is not None:
-            self._line.send("receipt", tap=tap, receipt=to_plain(receipt))
+    def _tell_receipt(self, tap: str, receipt: Receipt) -> None:
+        receipt = receipt._replace(outcome=_readable(receipt.outcome))
+        self._receipts[tap] = receipt
+        self._line.send("receipt", tap=tap, receipt=to_plain(receipt))
 
     def _judge(self, tap: str, message: dict[str, Any]) -> Receipt | None:
         """Whether a tap counts here; the approvals decide what it does.
 
-        None: its receipt follows.
+        None: its receipt follows.  Raises PayloadError unless the gateway has proven
+        that it has our key.
         """
         answer, at = from_plain(Answer, message.get("answer")), _moment(message["at"])
         parts = tap_parts(self._enrolment.machine, tap, to_plain(answer), at)
-        self._require_proof(message.get("proof"), parts)
-        refusal = self._refusal(answer, at)
-        if not answer.id and answer.action in _COMMANDS:
-            return refusal or _COMMANDS[answer.action](self, tap, answer)
-        if answer.action == HOLD and not refusal:
-            return self._extend(answer)
-        offered = None if refusal else self._as_offered(answer)
-        if refusal or offered is None:
-            return refusal or self._refuse(NOT_OFFERED)
-        receipt = self._approvals.answer(offered._replace(surface="gateway"))
-        if receipt.status == statuses.UNKNOWN and self._young() > 0:
-            again = text(
-                self._language, "The server has just restarted: please tap again"
-            )
-            return Receipt(statuses.INCOMPLETE, error=again)
-        return receipt
-
-    def _require_proof(self, proof: object, parts: tuple[str, ...]) -> None:
-        """Raises PayloadError unless the gateway has proven that it has our key."""
-        keys = [bytes.fromhex(key) for key in self._proven]
+        proof, keys = message.get("proof"), map(bytes.fromhex, self._proven)
         if not any(is_proof(proof, key, TAP, *parts) for key in keys):
             raise PayloadError("a tap without the proof of our key")
+        is_command = not answer.id and answer.action in COMMANDS
+        refusal = self._refusal(answer, at, is_command)
+        if refusal is not None:
+            return refusal
+        if is_command:
+            return self._obey(tap, answer)
+        if answer.action == HOLD:
+            return self._extend(answer)
+        offered = self._as_offered(answer)
+        if offered is None:
+            return self._refuse(NOT_OFFERED)
+        receipt = self._approvals.answer(offered._replace(surface="gateway"))
+        if receipt.status == statuses.UNKNOWN and self._young() > 0:
+            again = msg("The server has just restarted: please tap again")
+            return Receipt(statuses.INCOMPLETE, error=text(self._language, again))
+        return receipt
 
-    def _refusal(self, answer: Answer, at: float) -> Receipt | None:
+    def _refusal(self, answer: Answer, at: float, is_command: bool) -> Receipt | None:
         """What is wrong with a tap, whatever it is on: who, what, when."""
-        if answer.who != self._enrolment.owner:
+        own, age = self._enrolment, self._clock() + self._ahead - at
+        if answer.who != own.owner:
             self._approvals.note_refused(answer.id, answer.action, answer.who)
-            owner = self._enrolment.owner_name or self._enrolment.owner
+            owner = own.owner_name or own.owner
             return self._refuse(msg("Only {owner} may do this"), owner=owner)
-        is_command = not answer.id and answer.action in _COMMANDS
         if not answer.digest and not is_command:
             return self._refuse(NOT_AS_SHOWN)
-        age = self._clock() + self._ahead - at
         if not -EARLY_SECONDS <= age <= LATE_SECONDS:
             return self._refuse(
                 msg("The tap came too late and did nothing: please tap again")
@@ -559,35 +550,50 @@ class GatewayChannel(Channel):
         ends = self._wall() + self._approvals.seconds_left(answer.id)
         return Receipt(statuses.EXTENDED, Outcome(answer.id, ended=ends))
 
-    # Commands of the owner's. Those that only end rights are always obeyed.
-
-    def _tell_status(self, tap: str, answer: Answer) -> Receipt:
-        return _told(words or title for title, words in self._approvals.status())
-
-    def _tell_passes(self, tap: str, answer: Answer) -> Receipt:
-        if not self._grants:
+    def _obey(self, tap: str, answer: Answer) -> Receipt | None:
+        """A command of the owner's; one that only ends rights is always obeyed."""
+        if answer.action == "status":
+            rows = self._approvals.status()
+            return _told(words or title for title, words in rows)
+        if answer.action == "passes" and not self._grants:
             return self._refuse(NOT_OFFERED)
-        return _told(map(json.dumps, self._approvals.pass_rows()))
+        if answer.action == "passes":
+            return _told(map(json.dumps, self._approvals.pass_rows()))
+        if answer.action == "revoke":
+            (id,) = answer.values.get("id", ("",)) or ("",)
+            ended = self._approvals.revoke_passes(id, "gateway", answer.who)
+            return _told((str(len(ended)),))
 
-    def _revoke_pass(self, tap: str, answer: Answer) -> Receipt:
-        (id,) = answer.values.get("id", ("",)) or ("",)
-        ended = self._approvals.revoke_passes(id, "gateway", answer.who)
-        return _told((str(len(ended)),))
-
-    def _undo(self, tap: str, answer: Answer) -> None:
         def then(rules: list[str], error: str) -> None:
-            self._keep_receipt(tap, _told(rules)._replace(error=error))
+            self._tell_receipt(tap, _told(rules)._replace(error=error))
 
         self._approvals.undo_last(answer.who, then)
+        return None
 
     def _refuse(self, key: str, **values: object) -> Receipt:
         return Receipt(statuses.REFUSED, error=text(self._language, key, **values))
 
 
-def _fits(shape: type[Ask] | type[Outcome], plain: dict[str, Any]) -> bool:
+def dial_gateway(url: str, connect: Connect) -> tuple[socket.socket, bytes]:
+    """A connected socket and what came behind the handshake; blocks.
+
+    Raises OSError and FeishupermError, whose texts are ready to be shown.
+    """
+
+    def refused(error: HandshakeRefused) -> FeishupermError:
+        return FeishupermError(
+            msg("{} is no gateway of feishuperm (HTTP {})", url_host(url), error.status)
+        )
+
+    line = url.replace("http", "ws", 1).rstrip("/") + PATH
+    return open_websocket(connect, line, refused, PROTOCOLS)
+
+
+def _fits(value: Ask | Outcome) -> bool:
     """Whether the gateway can read it: it has limits of size and number."""
+    plain = to_plain(value)
     try:
-        from_plain(shape, plain)
+        from_plain(type(value), plain)
     except PayloadError:
         return False
     return len(json.dumps(plain)) <= MAX_ASK
@@ -608,7 +614,7 @@ def _moment(said: object) -> float:
 
 def _readable(outcome: Outcome) -> Outcome:
     """The outcome, without details if the gateway could not read it."""
-    return outcome if _fits(Outcome, to_plain(outcome)) else outcome.bare()
+    return outcome if _fits(outcome) else outcome.bare()
 
 
 def _name(message: dict[str, Any]) -> str:
@@ -621,12 +627,6 @@ def _told(lines: Iterable[str]) -> Receipt:
     return Receipt(statuses.TOLD, Outcome(lines=kept))
 
 
-_COMMANDS: dict[str, Callable[[GatewayChannel, str, Answer], Receipt | None]] = {
-    "status": GatewayChannel._tell_status,
-    "passes": GatewayChannel._tell_passes,
-    "revoke": GatewayChannel._revoke_pass,
-    "undo": GatewayChannel._undo,
-}
 _MESSAGES: dict[str, tuple[str, Callable[[GatewayChannel, dict[str, Any]], None]]] = {
     "hello": (HELLO, GatewayChannel._greeted),
     "welcome": (HELLO, GatewayChannel._welcomed),

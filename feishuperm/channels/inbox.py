@@ -41,8 +41,8 @@ class InboxChannel(Channel):
     ) -> None:
         self._render = render
         self._later = later
-        self._streams: list[Stream] = []
-        self._followers: dict[Stream, Callable[[], bytes]] = {}
+        # Open pages: what is sent to one of a single request; None: the whole inbox.
+        self._pages: dict[Stream, Callable[[], bytes] | None] = {}
         self._due = False
 
     def start(self) -> None:
@@ -51,55 +51,51 @@ class InboxChannel(Channel):
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         self.refresh()
 
-    def renew(self) -> None:
-        self.refresh()
-
     def settle(self, outcome: Outcome) -> None:
         self.refresh()
 
-    def update(self, outcome: Outcome) -> None:
-        self.refresh()
+    update = settle
+
+    def _looking(self) -> list[Stream]:
+        return [stream for stream, render in self._pages.items() if render is None]
 
     def watched(self) -> bool:
-        return bool(self._streams)
+        return bool(self._looking())
 
     def state(self) -> tuple[str, str]:
-        return "up", msg("{} open", len(self._streams))
+        return "up", msg("{} open", len(self._looking()))
 
     def open(self, stream: Stream) -> None:
         """A page connected: it gets the state now, and every change from now on."""
-        stream.on_close = lambda: self._closed(stream)
-        self._streams.append(stream)
-        stream.send(self._render(True))
+        self._keep(stream, None, self._render(True))
 
     def follow(self, stream: Stream, render: Callable[[], bytes]) -> None:
         """A page of one request connected: it gets what `render` makes of that."""
-        stream.on_close = lambda: self._followers.pop(stream, None)
-        self._followers[stream] = render
-        stream.send(render())
+        self._keep(stream, render, render())
 
-    def _closed(self, stream: Stream) -> None:
-        if stream in self._streams:
-            self._streams.remove(stream)
+    def _keep(
+        self, stream: Stream, render: Callable[[], bytes] | None, state: bytes
+    ) -> None:
+        stream.on_close = lambda: self._pages.pop(stream, None)
+        self._pages[stream] = render
+        stream.send(state)
 
     def refresh(self) -> None:
         """Send what has changed to all pages, soon."""
-        if (self._streams or self._followers) and not self._due:
+        if self._pages and not self._due:
             self._due = True
             self._later(0.0, self._broadcast)
 
+    renew = refresh
+
     def _broadcast(self) -> None:
         self._due = False
-        for stream, render in list(self._followers.items()):
-            stream.send(render())
-        if not self._streams:
-            return
-        state = self._render(False)
-        for stream in list(self._streams):
-            stream.send(state)
+        state = self._render(False) if self.watched() else b""
+        for stream, render in list(self._pages.items()):
+            stream.send(render() if render else state)
 
     def _ping(self) -> None:
         """A comment line: proxies drop silent connections, and so does a dead page."""
-        for stream in (*self._streams, *self._followers):
+        for stream in list(self._pages):
             stream.send(b": ping\n\n")
         self._later(PING_SECONDS, self._ping)

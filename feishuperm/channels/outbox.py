@@ -42,14 +42,10 @@ NOT_WANTED = msg("settled before it could be sent")
 TOO_LATE = msg("no time left to send it")
 TOO_MANY = msg("more requests are waiting than Feishu lets a bot send")
 GIVEN_UP = -2  # the code of what was never sent, or not any more
-UNBUILT = SendResult(
-    False, NO_ANSWER, msg("the card could not be built"), fallback=True
-)
-
+NOT_BUILT = msg("the card could not be built")
+UNBUILT = SendResult(False, NO_ANSWER, NOT_BUILT, fallback=True)
 Limits = tuple[tuple[int, float], ...]  # so many messages in so many seconds
 NO_LIMIT: Limits = ((1, 0.0),)
-
-
 Send = Callable[[], SendResult]
 OnLoop = Callable[[Callable[[], object]], object]
 
@@ -74,6 +70,7 @@ class RateLimit:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._sent: deque[float] = deque(maxlen=max(count for count, _ in limits))
+        self.paused_until = 0.0
 
     def note(self, now: float) -> None:
         """A message leaves."""
@@ -86,7 +83,7 @@ class RateLimit:
             for count, seconds in self._limits
             if len(self._sent) >= count
         ]
-        return max([0.0, *waits])
+        return max([0.0, self.paused_until - now, *waits])
 
     def ahead(self, place: int) -> float:
         """About how long a message waits behind `place` others."""
@@ -100,29 +97,27 @@ class Lanes:
         self._limits = limits
         self._codes = codes  # refusals that are about one receiver only
         self._lanes: OrderedDict[str, RateLimit] = OrderedDict()
-        self._paused: dict[str, float] = {}
 
     def wait(self, lane: str, now: float) -> float:
         """Seconds until the next may leave for this receiver."""
         limit = self._lanes.get(lane)
-        held = self._paused.get(lane, now) - now
-        return max(held, limit.wait(now) if limit is not None else 0.0)
+        return limit.wait(now) if limit is not None else 0.0
 
     def note(self, lane: str, now: float) -> None:
         """A message leaves for them."""
-        self._paused.pop(lane, None)
-        if lane not in self._lanes:
-            self._lanes[lane] = RateLimit(self._limits)
+        if not lane:
+            return
+        limit = self._lanes.setdefault(lane, RateLimit(self._limits))
+        limit.note(now)
         self._lanes.move_to_end(lane)
-        self._lanes[lane].note(now)
         if len(self._lanes) > MAX_QUEUE:
             self._lanes.popitem(last=False)
 
     def pause(self, lane: str, code: int, now: float) -> bool:
         """Whether a refusal was about this receiver only; they wait a while then."""
-        if code not in self._codes or not lane:
+        if code not in self._codes or lane not in self._lanes:
             return False
-        self._paused[lane] = now + LANE_PAUSE
+        self._lanes[lane].paused_until = now + LANE_PAUSE
         return True
 
 
@@ -205,12 +200,12 @@ class Outbox:
             return None
         now = self._clock()
         wait = max(self._paused_until() - now, self._limit.wait(now))
+        if wait <= 0:
+            waits = [self._lanes.wait(job.lane, now) for job in self._jobs]
+            wait = min(waits)
         if wait > 0:
             return wait
-        waits = [self._lanes.wait(job.lane, now) for job in self._jobs]
-        place = waits.index(min(waits))  # the first that may leave
-        if waits[place] > 0:
-            return waits[place]
+        place = waits.index(wait)  # the first that may leave
         job = self._jobs[place]
         del self._jobs[place]
         self._sending = True
@@ -262,21 +257,18 @@ class Outbox:
                 self._jobs.append(job)
 
     def _deliver(self, job: Job) -> None:
-        self._limit.note(self._clock())
-        if job.lane:
-            self._lanes.note(job.lane, self._clock())
         began = self._clock()
+        self._limit.note(began)
+        self._lanes.note(job.lane, began)
         result = self._attempt(job)
-        lasted = self._clock() - began
-        self._silent = result.code == NO_ANSWER and lasted >= SILENT_ATTEMPT
-        done = job.done
+        now = self._clock()
+        self._silent = result.code == NO_ANSWER and now - began >= SILENT_ATTEMPT
+        is_again = result.retry or (result.fallback and bool(job.plainer))
         if result.retry:
-            done = _wait_for_more
-            if not self._lanes.pause(job.lane, result.code, self._clock()):
+            if not self._lanes.pause(job.lane, result.code, now):
                 self._pause_all(result)
             self._jobs.appendleft(job)
-        elif result.fallback and job.plainer:
-            done = _wait_for_more
+        elif is_again:
             first, *others = job.plainer
             self._jobs.appendleft(job._replace(send=first, plainer=tuple(others)))
         elif result.ok:
@@ -284,12 +276,14 @@ class Outbox:
             self._state = ("up", "")
         else:
             self._state = ("down", result.message)
-        self._on_loop(partial(self._report, result, done))
 
-    def _report(self, result: SendResult, done: Callable[[SendResult], object]) -> None:
-        """On the loop: what became of an attempt."""
-        self._heard(result)
-        done(result)
+        def report() -> None:
+            """On the loop: what became of an attempt, and of the job."""
+            self._heard(result)
+            if not is_again:
+                job.done(result)
+
+        self._on_loop(report)
 
     def _is_unheard(self, job: Job) -> bool:
         """Whether a person would get it too late from a service that says nothing."""
@@ -312,7 +306,3 @@ class Outbox:
         self._not_before = self._failed + result.retry_after
         self._failures = min(self._failures + 1, 10)
         self._state = ("down", result.message)
-
-
-def _wait_for_more(result: SendResult) -> None:
-    """The message is tried again: there is nothing to tell yet."""

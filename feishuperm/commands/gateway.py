@@ -9,9 +9,8 @@ from functools import partial
 from typing import Any
 
 from feishuperm import __version__
-from feishuperm.app.api import AppApi, app_of
+from feishuperm.app.api import AppApi, app_of, dial_feishu
 from feishuperm.app.health import count_connections
-from feishuperm.channels.dial import dial_feishu
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.gateway.cards import Cards
 from feishuperm.gateway.hub import Hub

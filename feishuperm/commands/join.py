@@ -7,7 +7,7 @@ import socket
 import sys
 from functools import partial
 
-from feishuperm.channels.dial import dial_gateway
+from feishuperm.channels.gateway import dial_gateway
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.enrolment import Enrolment

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from feishuperm import __version__
-from feishuperm.app.api import app_of
+from feishuperm.app.api import app_of, dial_feishu
 from feishuperm.app.store import CardStore, lock_app
 from feishuperm.channels.app import AppChannel, People, no_page
 from feishuperm.channels.base import (
@@ -25,8 +25,7 @@ from feishuperm.channels.base import (
     Channel,
     bare_ask,
 )
-from feishuperm.channels.dial import dial_feishu, dial_gateway
-from feishuperm.channels.gateway import GatewayChannel
+from feishuperm.channels.gateway import GatewayChannel, dial_gateway
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.channels.webhook import WebhookChannel
 from feishuperm.errors import FileError

@@ -18,6 +18,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm.lib import markdown
@@ -62,6 +63,7 @@ ACTIVE = re.compile(
     r"|audio|img|note|record|button)\b",
     re.IGNORECASE,
 )
+HEADING = {"text_size": "heading"}
 STYLES = {
     YES: "primary_filled",
     FOREVER: "primary",
@@ -71,6 +73,10 @@ STYLES = {
 }
 UNBROKEN = "-\u2060-"  # a line must not end inside the dashes of an option
 MENTION = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+ENDS_ONLY = msg(
+    "⚠ Too long for a card, only both ends are shown: see the full request first"
+)
+MASKED = msg("⚠ Secrets are masked as ***: the full request shows them")
 
 
 def build_permission_card(
@@ -80,25 +86,16 @@ def build_permission_card(
 
     Without `detail` the card leaves it to the request's page.
     """
+    refused = _say(
+        ask,
+        "Feishu refused to show the details: open the full request or see the terminal",
+    )
 
     def build(limit: int) -> Card:
         shown = shorten(ask, limit)
-        blocks = (
-            _shown(shown)
-            if detail
-            else [
-                div(
-                    _say(
-                        ask,
-                        "Feishu refused to show the details: open the full "
-                        "request or see the terminal",
-                    )
-                )
-            ]
-        )
         elements = [
-            *_mention(at), *blocks, {"tag": "hr"}, _fields(_circumstances(ask)),
-            *_end(shown, url, detail),
+            *_mention(at), *(_shown(shown) if detail else [div(refused)]),
+            {"tag": "hr"}, _fields(_circumstances(ask)), *_end(shown, url, detail),
         ]  # fmt: skip
         subtitle = " · ".join(_named(ask))
         return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
@@ -107,16 +104,19 @@ def build_permission_card(
 
 
 def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
-    """The way to the whole request, the time left, and the buttons."""
+    """The way to the whole request, the time left, the buttons, and the inbox.
+
+    The inbox is there where a phone can open it; it lets in whom it knows.
+    """
     if url is None:
         return [note(_say(ask, "Please answer in the terminal"))]
     page = url("/request", ask.id)
     more = link_button(_say(ask, more_key(ask)), page)
-    # Nobody taps what they cannot see.
-    buttons = _buttons(ask, url) if detail else ()
-    rows = button_rows([button for button, _ in buttons], [g for _, g in buttons])
-    decide = (*_rules(ask, detail), *rows)
-    return [more, note(time_hint(ask)), *decide, *_way_home(ask, page)]
+    decide = _decide(ask, url) if detail else []  # nobody taps what they cannot see
+    inbox = page.partition("/request?")[0] + "/"
+    is_there = not ask.titled and not host_is_local(url_host(inbox))
+    home = [link_button(_say(ask, "Inbox"), inbox, "text")] if is_there else []
+    return [more, note(time_hint(ask)), *decide, *home]
 
 
 def more_key(ask: Ask) -> str:
@@ -124,46 +124,23 @@ def more_key(ask: Ask) -> str:
     return msg("View") if ask.titled else msg("See the whole request")
 
 
-def _way_home(ask: Ask, page: str) -> list[Element]:
-    """The inbox, where a phone can open it; it lets in whom it knows."""
-    home = page.partition("/request?")[0] + "/"
-    if ask.titled or host_is_local(url_host(home)):
-        return []
-    return [link_button(_say(ask, "Inbox"), home, "text")]
+def _decide(ask: Ask, url: Url) -> list[Element]:
+    """What may be answered from a card, below the rule that "always" would write.
 
-
-def _rules(ask: Ask, detail: bool) -> list[Element]:
-    """The rule that one of the buttons would write, and what it will not do."""
-    if not detail or not ask.rules or not offers_rule(ask):
-        return []
-    rules = _pair(
-        ask.language,
-        _say(ask, "Always allow would write this rule"),
-        "\n".join(ask.rules),
-    )
-    return [note(line) for line in (rules, ask.rule_note) if line]
-
-
-def offers_rule(ask: Ask) -> bool:
-    return any(offer.look == FOREVER for offer in ask.offered)
-
-
-def _buttons(ask: Ask, url: Url) -> list[tuple[Element, bool]]:
-    """What may be answered from a card, and whether it lets something happen.
-
-    A route that needs more opens its page.
+    What needs words first has them on its page, one tap away.
     """
-    # What needs words first has them on its page, one tap away.
-    fitting = (o for o in ask.offered if not ask.edits(o) and o.look != WHILE)
-    rows = ((offer, KINDS[ask.kind].action(offer.name)) for offer in fitting)
-    return [
-        (
-            link_button(offer.label, url(row.path, ask.id), STYLES[offer.look]),
-            offer.grants,
-        )
-        for offer, row in rows
-        if row is not None
+    rules = ""
+    if ask.rules and any(offer.look == FOREVER for offer in ask.offered):
+        label = _say(ask, "Always allow would write this rule")
+        rules = _pair(ask.language, label, "\n".join(ask.rules))
+    paths = {row.name: row.path for row in KINDS[ask.kind].actions}
+    offers = [o for o in ask.offered if o.look != WHILE and not ask.edits(o)]
+    buttons = [
+        link_button(offer.label, url(paths[offer.name], ask.id), STYLES[offer.look])
+        for offer in offers
     ]
+    rows = button_rows(buttons, [offer.grants for offer in offers])
+    return [*notes(rules, ask.rule_note if rules else ""), *rows]
 
 
 def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
@@ -185,17 +162,8 @@ def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
     def build(limit: int) -> Card:
         cut = shorten_block(block, limit)
         shown = [{"tag": "hr"}, *block_elements(cut, language)] if said else []
-        if cut.hidden:
-            shown.append(
-                note(
-                    text(
-                        language,
-                        "⚠ Too long for a card, only both ends are shown: see "
-                        "the full request first",
-                    )
-                )
-            )
-        elements = [*_mention(at), _fields(facts), *shown]
+        missing = notes(text(language, ENDS_ONLY) if cut.hidden else "")
+        elements = [*_mention(at), _fields(facts), *shown, *missing]
         return card_frame(title, name, colour, name, elements)
 
     return _fit(build)
@@ -205,15 +173,16 @@ def build_text_message(ask: Ask) -> Message:
     """The request as a text message, for a bot whose cards are refused.
 
     It holds no address, for previews of addresses in texts are fetched by machines.
+    Texts have no escapes: tags and addresses are made to look like themselves.
     """
 
     def build(limit: int) -> Message:
+        blocks = shorten(ask, limit).blocks
         lines = [ask.title, *_named(ask), *_circumstances(ask)]
-        lines += (
-            _labelled(block, ask.language) for block in shorten(ask, limit).blocks
-        )
+        lines += (_labelled(block, ask.language) for block in blocks)
         lines.append(_say(ask, "Please answer in the terminal"))
-        return {"msg_type": "text", "content": {"text": _inert("\n".join(lines))}}
+        inert = "\n".join(lines).replace("<", "＜").replace("://", "：//")
+        return {"msg_type": "text", "content": {"text": inert}}
 
     return _fit(build)
 
@@ -232,23 +201,19 @@ def permission_messages(
     """What to send for a request: the card, then plainer forms if it is refused.
 
     First goes the mention, which a group may forbid, then the detail, then the card.
-    `left` tells the seconds a person still has when the message is made.
+    `left` tells the seconds a person still has when the message is made: the card says
+    them if so much time has passed that a person would notice.
     """
 
-    def card(mention: str, detail: bool) -> Callable[[], Message]:
-        return lambda: card_message(
-            build_permission_card(_hurried(ask, left), url, mention, detail)
-        )
+    def card(mention: str, detail: bool) -> Message:
+        seconds = int(left()) if left else ask.seconds
+        is_late = seconds < ask.seconds - LATE
+        told = ask._replace(seconds=seconds) if is_late else ask
+        return card_message(build_permission_card(told, url, mention, detail))
 
-    mentioning = [card(at, True)] if at else []
-    plain = [card("", True), card("", False)]
-    return [*mentioning, *plain, lambda: build_text_message(ask)]
-
-
-def _hurried(ask: Ask, left: Callable[[], float] | None) -> Ask:
-    """The ask with less time, if so much has passed that a person would notice."""
-    seconds = int(left()) if left else ask.seconds
-    return ask._replace(seconds=seconds) if seconds < ask.seconds - LATE else ask
+    forms = [partial(card, at, True)] if at else []
+    forms += [partial(card, "", True), partial(card, "", False)]
+    return [*forms, partial(build_text_message, ask)]
 
 
 # Building blocks of a card.
@@ -278,17 +243,17 @@ def plain(content: str) -> Element:
     return {"tag": "plain_text", "content": shown}
 
 
-def div(content: str) -> Element:
-    return {"tag": "div", "text": plain(content)}
-
-
-def note(content: str) -> Element:
-    look = {"text_size": "notation", "text_color": "grey"}
+def div(content: str, **look: str) -> Element:
     return {"tag": "div", "text": {**plain(content), **look}}
 
 
-def coloured(content: str, colour: str) -> Element:
-    return {"tag": "div", "text": {**plain(content), "text_color": colour}}
+def note(content: str) -> Element:
+    return div(content, text_size="notation", text_color="grey")
+
+
+def notes(*lines: str) -> list[Element]:
+    """A note of each line that says something."""
+    return [note(line) for line in lines if line]
 
 
 def _fields(pairs: Sequence[str]) -> Element:
@@ -391,37 +356,30 @@ def _pair(language: str, label: str, value: str) -> str:
 
 def _shown(ask: Ask) -> list[Element]:
     """The blocks, what is to be known of them, and a note if anything is missing."""
-    drawn = [block_elements(block, ask.language) for block in ask.blocks]
-    drawn = drawn or [[div(ask.empty)] if ask.empty else []]
-    drawn.insert(1, about_elements(ask))
-    elements = [element for part in drawn for element in part]
-    if ask.cut:
-        elements.append(
-            note(_say(ask, "⚠ {count} more items are not shown", count=ask.cut))
-        )
-    if ask.is_cut:
-        elements.append(
-            note(
-                _say(
-                    ask,
-                    "⚠ Too long for a card, only both ends are shown: see the "
-                    "full request first",
-                )
-            )
-        )
-    if ask.masked:
-        elements.append(
-            note(_say(ask, "⚠ Secrets are masked as ***: the full request shows them"))
-        )
-    return elements
+    return [
+        *described(ask, block_elements),
+        *notes(
+            _say(ask, "⚠ {count} more items are not shown", count=ask.cut)
+            if ask.cut
+            else "",
+            _say(ask, ENDS_ONLY) if ask.is_cut else "",
+            _say(ask, MASKED) if ask.masked else "",
+        ),
+    ]
 
 
-def about_elements(ask: Ask) -> list[Element]:
-    """What is dangerous, in red; then why it is asked, and what else it does."""
-    red = [coloured(line, "red") for line in ask.dangers]
+def described(ask: Ask, draw: Callable[[Block, str], list[Element]]) -> list[Element]:
+    """What is asked, and below its first part what is to be known of it.
+
+    That is what is dangerous, in red; then why it is asked, and what else it does.
+    """
+    empty = [div(ask.empty)] if ask.empty else []
+    drawn = [draw(block, ask.language) for block in ask.blocks] or [empty]
     words = ((msg("Claude said:"), ask.why), (msg("Working on:"), ask.prompt))
-    said = [note(f"{_say(ask, key)} {line}") for key, line in words if line]
-    return [*red, *said, *map(note, ask.facts)]
+    said = [f"{_say(ask, key)} {line}" for key, line in words if line]
+    red = [div(line, text_color="red") for line in ask.dangers]
+    drawn.insert(1, [*red, *notes(*said, *ask.facts)])
+    return [element for part in drawn for element in part]
 
 
 def _content(block: Block, language: str) -> str:
@@ -433,35 +391,33 @@ def _content(block: Block, language: str) -> str:
 
 
 def block_elements(block: Block, language: str) -> list[Element]:
-    if block.kind == "markdown":
-        return _plan_elements(block, language)
-    if block.kind not in ("code", "diff"):
-        return [div(_labelled(block, language))]
+    """A plan's headings larger, code as code, the rest as lines; none is markup."""
     content = _content(block, language)
-    label = [note(block.label)] if block.label else []
-    if not content or ACTIVE.search(content):
-        return [*label, div(content or text(language, "(empty)"))]
-    fenced = f"```{block.language}\n{content}\n```"
-    return [*label, {"tag": "markdown", "content": fenced}]
-
-
-def _plan_elements(block: Block, language: str) -> list[Element]:
-    """Headings larger, code as code, the rest as lines; none of it is markup."""
-    parts = markdown.flatten(_content(block, language))
-    if not 0 < len(parts) <= PARTS:
+    drawn: list[Element] = []
+    if block.kind == "markdown":
+        parts = markdown.flatten(content)
+        if 0 < len(parts) <= PARTS:
+            drawn = [_part(part, language) for part in parts]
+    elif block.kind in ("code", "diff"):
+        drawn = [_fenced(content, block.language, language)]
+    if not drawn:
         return [div(_labelled(block, language))]
-    label = [note(block.label)] if block.label else []
-    return label + [element for part in parts for element in _part(part, language)]
+    return [*notes(block.label), *drawn]
 
 
-def _part(part: markdown.Part, language: str) -> list[Element]:
+def _part(part: markdown.Part, language: str) -> Element:
     if part.kind == "rule":
-        return [{"tag": "hr"}]
+        return {"tag": "hr"}
     if part.kind == "code":
-        return block_elements(Block("code", "", part.text, part.language), language)
-    if part.kind == "heading":
-        return [{"tag": "div", "text": {**plain(part.text), "text_size": "heading"}}]
-    return [div(part.text)]
+        return _fenced(part.text, part.language, language)
+    return div(part.text, **HEADING if part.kind == "heading" else {})
+
+
+def _fenced(content: str, syntax: str, language: str) -> Element:
+    """Code in a fence, unless it could leave that, or be markup inside."""
+    if not content or ACTIVE.search(content):
+        return div(content or text(language, "(empty)"))
+    return {"tag": "markdown", "content": f"```{syntax}\n{content}\n```"}
 
 
 def _labelled(block: Block, language: str) -> str:
@@ -469,11 +425,6 @@ def _labelled(block: Block, language: str) -> str:
     if not block.label or block.kind == "question":
         return content
     return _pair(language, block.label, content)
-
-
-def _inert(content: str) -> str:
-    """A text message has no escapes: make tags and addresses look like themselves."""
-    return content.replace("<", "＜").replace("://", "：//")
 
 
 def _time(created: float) -> str:
@@ -490,23 +441,27 @@ def _duration(seconds: float) -> str:
 
 def _fit(build: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
     """The result with the most characters per block that is no larger than allowed."""
-    low, high = 0, MAX_BODY
-    best = build(high)
-    if _size(best) <= MAX_BODY:
-        return best
-    best = build(low)
-    while high - low > 1:
+
+    def fits(content: dict[str, Any]) -> bool:
+        return len(encode(content).encode()) + ENVELOPE <= MAX_BODY
+
+    whole = build(MAX_BODY)
+    return whole if fits(whole) else longest(build, fits, MAX_BODY)
+
+
+def longest(
+    build: Callable[[int], Card], fits: Callable[[Card], bool], high: int, step: int = 1
+) -> Card:
+    """What is made of the most characters, fewer than `high`, that still fits."""
+    low, best = 0, build(0)
+    while high - low > step:
         middle = (low + high) // 2
         candidate = build(middle)
-        if _size(candidate) <= MAX_BODY:
+        if fits(candidate):
             low, best = middle, candidate
         else:
             high = middle
     return best
-
-
-def _size(content: dict[str, Any]) -> int:
-    return len(encode(content).encode()) + ENVELOPE
 
 
 def encode(content: object) -> str:
@@ -535,48 +490,42 @@ RETRY, SIMPLER, FAIL = "retry", "simpler", "fail"
 RENEW = "renew"  # the token of an app; then it may pass
 # Code -> what it means for the message, and what the owner of the bot can do.
 Codes = Mapping[int, tuple[str, str]]
-CODES = {
-    2200: (RETRY, msg("Feishu has an internal error")),
-    9499: (SIMPLER, msg("Feishu could not read the message, or it is too large")),
-    11230: (SIMPLER, msg("the group does not take this kind of message")),
-    11231: (FAIL, msg("the group is gone: make a bot in another group")),
-    11232: (RETRY, msg("too many messages for this bot")),
-    11233: (RETRY, msg("too many messages in this group")),
-    11235: (
-        SIMPLER,
-        msg("only admins may mention all in this group: change FEISHU_AT"),
-    ),
-    11237: (FAIL, msg("the group is gone: make a bot in another group")),
-    11242: (FAIL, msg("the group may not be written to")),
-    11246: (SIMPLER, msg("Feishu refused the card")),
-    11247: (RETRY, msg("Feishu is sending too much at the moment")),
-    11248: (SIMPLER, msg("Feishu refused the content as sensitive")),
-    11249: (
-        FAIL,
-        msg("the bot has left the group: add it again, copy its new address"),
-    ),
-    11312: (SIMPLER, msg("Feishu's audit refused the content")),
-    19001: (
-        FAIL,
-        msg("the bot is unknown: copy FEISHU_WEBHOOK_URL again from the group"),
-    ),
-    19002: (SIMPLER, msg("Feishu refused the message's form")),
-    19007: (FAIL, msg("the bot is switched off: enable it in the group's settings")),
-    19021: (
-        FAIL,
-        msg("the signature is refused: check FEISHU_WEBHOOK_SECRET and the clock"),
-    ),
-    19022: (
-        FAIL,
-        msg("this machine's address is not in the bot's IP list: add it there"),
-    ),
-    19024: (FAIL, msg("the bot wants a keyword: add `Claude Code` to its keywords")),
-    19036: (SIMPLER, msg("the message is too large for Feishu")),
-    230022: (SIMPLER, msg("Feishu refused the content as sensitive")),
-    230025: (SIMPLER, msg("the message is too large for Feishu")),
-    230028: (SIMPLER, msg("the content was refused by a data loss rule")),
-    230099: (SIMPLER, msg("Feishu refused the card")),
-    99991400: (RETRY, msg("too many requests to Feishu")),
+LATER = {
+    2200: msg("Feishu has an internal error"),
+    11232: msg("too many messages for this bot"),
+    11233: msg("too many messages in this group"),
+    11247: msg("Feishu is sending too much at the moment"),
+    99991400: msg("too many requests to Feishu"),
+}
+PLAINER = {
+    9499: msg("Feishu could not read the message, or it is too large"),
+    11230: msg("the group does not take this kind of message"),
+    11235: msg("only admins may mention all in this group: change FEISHU_AT"),
+    11246: msg("Feishu refused the card"),
+    11248: msg("Feishu refused the content as sensitive"),
+    11312: msg("Feishu's audit refused the content"),
+    19002: msg("Feishu refused the message's form"),
+    19036: msg("the message is too large for Feishu"),
+    230022: msg("Feishu refused the content as sensitive"),
+    230025: msg("the message is too large for Feishu"),
+    230028: msg("the content was refused by a data loss rule"),
+    230099: msg("Feishu refused the card"),
+}
+NEVER = {
+    11231: msg("the group is gone: make a bot in another group"),
+    11237: msg("the group is gone: make a bot in another group"),
+    11242: msg("the group may not be written to"),
+    11249: msg("the bot has left the group: add it again, copy its new address"),
+    19001: msg("the bot is unknown: copy FEISHU_WEBHOOK_URL again from the group"),
+    19007: msg("the bot is switched off: enable it in the group's settings"),
+    19021: msg("the signature is refused: check FEISHU_WEBHOOK_SECRET and the clock"),
+    19022: msg("this machine's address is not in the bot's IP list: add it there"),
+    19024: msg("the bot wants a keyword: add `Claude Code` to its keywords"),
+}
+CODES: Codes = {
+    code: (verdict, said)
+    for verdict, table in ((RETRY, LATER), (SIMPLER, PLAINER), (FAIL, NEVER))
+    for code, said in table.items()
 }
 
 
@@ -624,7 +573,7 @@ def send_feishu_card(
     post: Post = post_json,
     clock: Callable[[], float] = time.time,
 ) -> SendResult:
-    """Send a card to a custom bot, once. Whatever goes wrong is in the result."""
+    """Send a card to a custom bot, once."""
     return Bot(url, secret, post, clock).send(card_message(card))
 
 
@@ -648,14 +597,9 @@ def judge(reply: Reply, codes: Codes = CODES) -> SendResult:
         said = msg("HTTP status {} and no answer of Feishu's", reply.status)
     if reply.status >= 500 or reply.status == 429:
         verdict = RETRY
-    return SendResult(
-        False,
-        code,
-        said,
-        verdict in (RETRY, RENEW),
-        asked_pause(reply.headers) if verdict == RETRY else 0.0,
-        verdict == SIMPLER,
-    )
+    pause = asked_pause(reply.headers) if verdict == RETRY else 0.0
+    retry = verdict in (RETRY, RENEW)
+    return SendResult(False, code, said, retry, pause, verdict == SIMPLER)
 
 
 def _code(body: bytes) -> int:
@@ -683,11 +627,9 @@ AT_ZERO = {
 
 def time_hint(ask: Ask) -> str:
     """How long a person has, and what happens then."""
-    hint = text(
-        ask.language, "Please answer within {seconds} seconds", seconds=ask.seconds
-    )
-    counted = hint if ask.seconds < UNCOUNTED else ""
-    return " · ".join(filter(None, (counted, at_zero(ask))))
+    counted = _say(ask, "Please answer within {seconds} seconds", seconds=ask.seconds)
+    parts = (counted if ask.seconds < UNCOUNTED else "", at_zero(ask))
+    return " · ".join(filter(None, parts))
 
 
 def at_zero(ask: Ask) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from feishuperm.app.api import AppApi
-from feishuperm.channels.dial import dial_feishu, shake_hands
+from feishuperm.app.api import AppApi, dial_feishu, shake_hands
 from feishuperm.errors import ProtocolError
 from feishuperm.lib.post import dial
 from feishuperm.protocol.long_connection import UNPUBLISHED, Refusal

@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from feishuperm.channels.dial import dial_gateway
-from feishuperm.channels.gateway import GatewayChannel
+from feishuperm.channels.gateway import GatewayChannel, dial_gateway
 from feishuperm.gateway.store import Machine
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models import ask as statuses

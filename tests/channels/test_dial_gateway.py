@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from feishuperm.channels.dial import dial_gateway
+from feishuperm.channels.gateway import dial_gateway
 from feishuperm.errors import FeishupermError, ProtocolError
 from feishuperm.lib import post
 from feishuperm.protocol.machine import PROTOCOLS

@@ -18,7 +18,6 @@ from feishuperm.app.bursts import Burst, BurstRow
 from feishuperm.app.health import PERSON, Health
 from feishuperm.app.store import CardStore
 from feishuperm.channels.app import AppChannel
-from feishuperm.channels.app_chat import AppChat
 from feishuperm.commands import serve
 from feishuperm.models.request import Request
 from feishuperm.services.approvals import Approvals
@@ -34,7 +33,7 @@ from tests.conftest import wait_until
 __all__ = ["folder"]
 OWNERS = (
     *(Approvals, RequestManager, Request, Watcher, Notifier, Showing),
-    *(AppChannel, Health, CardStore, AppChat, Burst, BurstRow),
+    *(AppChannel, Health, CardStore, Burst, BurstRow),
 )
 CHANGING = ("pop", "popitem", "clear", "update", "setdefault")
 

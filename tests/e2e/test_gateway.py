@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from feishuperm.channels.dial import dial_gateway
+from feishuperm.channels.gateway import dial_gateway
 from feishuperm.errors import FeishupermError
 from feishuperm.protocol.machine import LOGIN, MachineWire, prove
 from tests.conftest import wait_until

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.app.api import NO_ANSWER, AppApi, Result
+from feishuperm.app.api import NO_ANSWER, AppApi, Result, dial_feishu
 from feishuperm.app.health import FAIL, OK, RESCAN, SCOPES, TEST, WARN
-from feishuperm.channels.dial import dial_feishu
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.long_connection import Refusal as LineRefusal
 from feishuperm.setup.checks import app_findings, app_owner, bot_id
