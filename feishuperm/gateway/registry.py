@@ -103,12 +103,11 @@ class Registry:
         known = await self._store.try_code(code, who)
         if known.tries > WRONG_EACH:
             return msg("Too many wrong codes: try again in ten minutes")
-        await self._store.extend_tries(who)
         if known.wrong >= WRONG_ALL:
             return msg("Too many wrong codes: try again in ten minutes")
         joining = known.joining
         if joining is None or (joining.owner and joining.owner != who):
-            await self._store.count_wrong_code()
+            await self._store.count_wrong_code(who)
             return msg("No machine shows this code, or it has expired")
         is_first = await self._store.spend_code(code, who)
         return (

@@ -253,29 +253,61 @@ def raise_it(error: Exception) -> None:
     raise error
 
 
+class Held:
+    """Steps that are taken when `take` calls what it is given."""
+
+    def __init__(self, begin: Callable[[], Any], take: Callable[..., Any]) -> None:
+        self._begin = begin
+        self._take = take
+        self._calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Held]:
+        def add(*parts: Any) -> Held:
+            self._calls.append((name, parts))
+            return self
+
+        return add
+
+    async def done(self) -> Any:
+        return await self._take(self._now)
+
+    def _now(self) -> list[Any]:
+        steps = self._begin()
+        for name, parts in self._calls:
+            getattr(steps, name)(*parts)
+        answers: list[Any] = done(steps.done())
+        return answers
+
+
 class SharedStore(FileStore):
     """One memory for several replicas, each with its own place on the bus."""
 
     def __init__(self, memory: FileStore, replicas: list[SharedStore]) -> None:
-        super().__init__("cli_x", "", memory._wall)
-        self._tables, self._values = memory._tables, memory._values
+        super().__init__("cli_x", "", memory.now)
+        self.tables, self.texts = memory.tables, memory.texts
         self._replicas = replicas
         self.is_up = True
+        self.calls_left = -1  # until it is down; below zero: for ever
         replicas.append(self)
 
     @property
     def ready(self) -> bool:
         return self.is_up
 
-    async def _do(self, *steps: Any) -> list[Any]:
-        if not self.is_up:
-            raise StoreDown("down")
-        replies = [self._take(step) for step in steps]
-        entries, self._entries = self._entries, []
+    def _batch(self) -> Any:
+        async def take(now: Callable[[], list[Any]]) -> list[Any]:
+            self.is_up = self.is_up and self.calls_left != 0
+            self.calls_left -= 1
+            if not self.is_up:
+                raise StoreDown("down")
+            return now()
+
+        return Held(super()._batch, take)
+
+    def take(self, lines: Any, entries: list[str]) -> None:
         for entry in entries:
             for replica in self._replicas:
                 replica.hear(entry)
-        return replies
 
 
 def shared(path: Path, clock: Clock, count: int = 2) -> list[SharedStore]:

@@ -157,7 +157,7 @@ def test_refusing_server_is_down_and_says_why(code: str) -> None:
     told: list[Any] = []
 
     async def ask() -> None:
-        told.append(await store._one("GET", "k"))
+        told.append(*await store._batch().text("k").done())
 
     run(ask(), told.append)
     commands.asked[0][1]([Failure(code, "words")])
