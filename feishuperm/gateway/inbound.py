@@ -19,19 +19,12 @@ from feishuperm.app.cards import PassRow, passes_card
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import is_nonce, is_old, read_event, said_in, toast
 from feishuperm.gateway.hub import Hub
-from feishuperm.gateway.machine_cards import (
-    JOIN,
-    REFUSE,
-    RENAME,
-    REVOKE,
-    join_card,
-    machines_card,
-    note_card,
-)
+from feishuperm.gateway.machines import JOIN, REFUSE, note_card
 from feishuperm.gateway.store import Machine, StoreDown
+from feishuperm.lib.feishu import callback_button, card_frame, div, note, plain
 from feishuperm.lib.log import log
 from feishuperm.lib.task import run
-from feishuperm.messages import msg
+from feishuperm.messages import msg, pmsg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Receipt
 from feishuperm.models.fields import decoded, part_at, text_at
@@ -43,6 +36,9 @@ PROBLEM = msg(
     "another program holds connections of this Feishu app and takes taps away: "
     "stop it, or let all gateways share FEISHUPERM_ENGINE"
 )
+NOT_LISTED = msg("You are not on this gateway's list (GATEWAY_OWNERS)")
+REVOKE, RENAME = "revoke", "rename"  # buttons
+MOST = 14  # machines on one card: Feishu takes 200 elements, and each has 13
 MOST_ASKED = 50  # machines of one person that a command goes to
 MOST_PASSES = 60  # on one card: Feishu takes 200 elements
 PASS_PARTS = 3  # id, words, end
@@ -52,18 +48,11 @@ PROMPT_SECONDS = 0.4
 class Inbound:
     """Every message of the platform, understood and answered."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        language: str,
-        wall: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._language = language
-        self._wall = wall
-        self._clock = clock
-        self._replies = chat.Replies(hub.say, clock, "gateway")
+        self._say = hub.say
+        self._language = hub.language
+        self._replies = chat.Replies(hub.say, hub.clock, "gateway")
 
     def deliver(self, delivery: Any, answer: Callable[[dict[str, Any]], bool]) -> None:
         """A message of the platform; taps are answered when they are carried."""
@@ -74,7 +63,7 @@ class Inbound:
             def failed(error: Exception) -> None:
                 if not isinstance(error, StoreDown):
                     log(f"a tap failed: {type(error).__name__}: {error}", "error")
-                answer(toast("warning", self._hub.say("Please tap again")))
+                answer(toast("warning", self._say("Please tap again")))
 
             run(self._answer_tap(event, answer), failed)
             return
@@ -104,38 +93,35 @@ class Inbound:
 
     async def _paired(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
         """The answer to "send this machine's requests to you?"."""
-        say, registry = self._hub.say, self._hub.registry
+        say, pairing = self._say, self._hub.pairing
         over = toast("warning", say("This pairing is over: run feishuperm join again"))
         joining = await self._hub.store.asked(text_at(value, "id"))
         if joining is None or not is_nonce(value, joining.nonce):
             return over
         if joining.who.startswith("ou_") and joining.who != who:
             return toast("error", say("This card is for somebody else"))
-        if not registry.may_join(who):
-            return toast(
-                "error", say("You are not on this gateway's list (GATEWAY_OWNERS)")
-            )
+        if not pairing.may_join(who):
+            return toast("error", say(NOT_LISTED))
         if not await self._hub.store.spend_asked(joining.id):
             return over
         if text_at(value, "action") == REFUSE:
             done = say("{name} was not added", name=joining.name)
             return toast("info", done, note_card(done, self._language))
         name = await self._hub.cards.name_of(who)
-        if not await self._hub.pairing.confirmed(joining, who, name):
+        if not await pairing.confirmed(joining, who, name):
             return over
         done = say("{name} is added", name=joining.name)
         return toast("success", done, note_card(done, self._language))
 
     async def _code(self, code: str, who: str) -> str:
         """A pairing code: ask on a card before anything happens."""
-        registry = self._hub.registry
-        if not registry.may_join(who):
-            return self._hub.say("You are not on this gateway's list (GATEWAY_OWNERS)")
-        joining = await registry.spend_code(code, who)
+        pairing = self._hub.pairing
+        if not pairing.may_join(who):
+            return self._say(NOT_LISTED)
+        joining = await pairing.spend_code(code, who)
         if isinstance(joining, str):
-            return self._hub.say(joining)
-        asked = await registry.ask(joining, who)
-        self._hub.cards.send(who, join_card(asked, self._language))
+            return self._say(joining)
+        await pairing.ask(joining, who)
         return ""
 
     # One's own machines.
@@ -152,7 +138,7 @@ class Inbound:
             said = hub.say("{machine} is revoked", machine=machine.name)
         else:
             name = text_at(action, "form_value", "name")
-            renamed = await hub.registry.rename(machine.id, name)
+            renamed = await hub.pairing.rename(machine.id, name)
             said = hub.say(
                 "Its name is {machine} now", machine=renamed.name if renamed else ""
             )
@@ -167,7 +153,7 @@ class Inbound:
         is_user = text_at(event, "event", "sender", "sender_type") == "user"
         message_id = text_at(message, "message_id")
         private = text_at(message, "chat_type") == "p2p"
-        if not is_user or not who or not private or is_old(message, self._wall()):
+        if not is_user or not who or not private or is_old(message, self._hub.wall()):
             return
         if not await self._hub.store.is_new_event(message_id):
             return
@@ -175,7 +161,7 @@ class Inbound:
         try:
             reply = await self._respond(said, who, message)
         except StoreDown:
-            reply = self._hub.say(msg("Please tap again"))
+            reply = self._say(msg("Please tap again"))
         if reply:
             self._hub.cards.reply(message_id, reply)
 
@@ -206,7 +192,7 @@ class Inbound:
             return answer
         location = await self._hub.store.location(machine.id)
         _, told = await self._hub.taps.carry(
-            machine, location, sent, answer, self._clock()
+            machine, location, sent, answer, self._hub.clock()
         )
         return text_at(told, "toast", "content")
 
@@ -217,7 +203,7 @@ class Inbound:
         said, name = chat.names_machine(said, [machine.name for machine in own])
         command = chat.read_command(said)
         if command is None or command.name == "help":
-            return self._hub.say(
+            return self._say(
                 msg(
                     "Send six digits to add a machine, `machines` to see and revoke "
                     "them; reply to a card to answer it. Commands: status, "
@@ -226,7 +212,7 @@ class Inbound:
             )
         machines = [machine for machine in own if name in ("", machine.name)]
         if not machines:
-            return self._hub.say(
+            return self._say(
                 msg(
                     "No machine yet. Run feishuperm join there and send me its "
                     "six digits."
@@ -242,7 +228,7 @@ class Inbound:
         self, machines: list[Machine], command: chat.Command, who: str
     ) -> str:
         told = await self._hub.taps.command_all(machines, "status", who)
-        none = self._hub.say(msg("Nothing is waiting"))
+        none = self._say(msg("Nothing is waiting"))
         return self._each(told, lambda r: chat.listed(list(r.outcome.lines), none))
 
     async def _undo(
@@ -268,17 +254,17 @@ class Inbound:
     def _untold(self, machine: Machine, receipt: Receipt | None) -> str:
         if receipt is not None:
             return f"{machine.name}: {receipt.error}"
-        return self._hub.say(msg("{machine} is not connected"), machine=machine.name)
+        return self._say(msg("{machine} is not connected"), machine=machine.name)
 
     async def _passes(
         self, machines: list[Machine], command: chat.Command, who: str
     ) -> str:
         if command.revoked:
             count = await self._revoke(machines, command.revoked, who)
-            return self._hub.say(msg("{count} passes revoked"), count=count)
+            return self._say(msg("{count} passes revoked"), count=count)
         rows = await self._pass_rows(machines, who)
         if not rows:
-            return self._hub.say(msg("There are no passes"))
+            return self._say(msg("There are no passes"))
         self._hub.cards.send(who, self._passes_card(rows))
         return ""
 
@@ -306,13 +292,13 @@ class Inbound:
         own, id = await self._machines_of(who), text_at(value, "machine")
         machines = [machine for machine in own if id in ("", machine.id)]
         if not machines:
-            return toast("error", self._hub.say(msg("This machine is not yours")))
-        began = self._clock()
+            return toast("error", self._say(msg("This machine is not yours")))
+        began = self._hub.clock()
         count = await self._revoke(machines, text_at(value, "id"), who)
         card = None
-        if self._clock() - began < PROMPT_SECONDS:  # a tap has three seconds
+        if self._hub.clock() - began < PROMPT_SECONDS:  # a tap has three seconds
             card = self._passes_card(await self._pass_rows(own, who))
-        said = self._hub.say(msg("{count} passes revoked"), count=count)
+        said = self._say(msg("{count} passes revoked"), count=count)
         return toast("success" if count else "info", said, card)
 
     async def _mute(
@@ -324,9 +310,9 @@ class Inbound:
         for machine in machines:
             await self._hub.store.mute(machine.id, until)
         if is_over:
-            return self._hub.say(msg("On again."))
+            return self._say(msg("On again."))
         moment = time.strftime("%m-%d %H:%M", time.localtime(until))
-        return self._hub.say(
+        return self._say(
             msg("Muted until {time}; requests stay in the terminal."), time=moment
         )
 
@@ -338,6 +324,61 @@ _CHAT: dict[str, Callable[..., Coroutine[Any, None, str]]] = {
     "mute": Inbound._mute,
     "on": Inbound._mute,
 }
+
+
+def machines_card(rows: list[dict[str, Any]], language: str) -> dict[str, Any]:
+    """One's own machines, to rename and to revoke."""
+    title = text(language, "My machines")
+    elements: list[dict[str, Any]] = []
+    for row in rows[:MOST]:
+        elements += _machine(row, language)
+    if not rows:
+        elements = [
+            div(
+                text(
+                    language,
+                    "No machine yet. Run feishuperm join there and send me its six "
+                    "digits.",
+                )
+            )
+        ]
+    elif len(rows) > MOST:
+        elements.append(note(text(language, "{count} more", count=len(rows) - MOST)))
+    return card_frame(title, "", "blue", str(len(rows)), elements)
+
+
+def _machine(row: dict[str, Any], language: str) -> list[dict[str, Any]]:
+    key = (
+        msg("connected since {time}") if row["connected"] else msg("away since {time}")
+    )
+    moment = time.strftime("%m-%d %H:%M", time.localtime(time.time() - row["since"]))
+    state = text(language, key, time=moment)
+    words = text(
+        language,
+        "Revoke {machine}? Its requests come here no more; open cards are void.",
+        machine=row["name"],
+    )
+    value = {"machine": row["id"], "action": REVOKE}
+    revoke = {
+        **callback_button(text(language, pmsg("machine", "Revoke")), "danger", value),
+        "confirm": {"title": plain(row["name"]), "text": plain(words)},
+    }
+    value = {**value, "action": RENAME}
+    rename = {
+        **callback_button(text(language, "Rename"), "default", value),
+        "name": f"submit_{row['id']}",
+        "form_action_type": "submit",
+    }
+    entry = {
+        "tag": "input",
+        "name": "name",
+        "width": "fill",
+        "max_length": 40,
+        "default_value": row["name"],
+    }
+    form = {"tag": "form", "name": f"form_{row['id']}", "elements": [entry, rename]}
+    facts = f"{row['address']} · {state} · {row['id']}"
+    return [div(row["name"]), note(facts), form, revoke, {"tag": "hr"}]
 
 
 class SecondConnection:

@@ -30,7 +30,7 @@ from feishuperm.app.bursts import ALL_NO, ALL_YES
 from feishuperm.app.cards import HOLD, open_card, settled_card
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import read_tap, receipt_toast, toast, unfit, unoffered
-from feishuperm.gateway.machine_connection import MachineLink
+from feishuperm.gateway.machines import MachineLink
 from feishuperm.gateway.store import Location, Machine, StoreDown
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log

@@ -12,7 +12,6 @@ from feishuperm.app.api import Result
 from feishuperm.gateway.cards import Cards
 from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.inbound import Inbound
-from feishuperm.gateway.registry import Registry
 from feishuperm.gateway.store import FileStore, Machine, StoreDown
 from feishuperm.gateway.web import Metrics
 from feishuperm.lib.task import Promise, run
@@ -137,13 +136,12 @@ class Bench:
         self.cards.name_of = lambda who: kept("")  # type: ignore[method-assign]
         self.cards._cards._clock = clock
         self.cards._changes._clock = clock
-        self.registry = Registry(store, owners, clock)
         self.records: list[dict[str, Any]] = []
         self.hub = Hub(
-            store, self.registry, self.cards, Metrics(), clock.later, "zh",
+            store, self.cards, Metrics(), clock.later, owners, "zh",
             self.records.append, clock, clock,
         )  # fmt: skip
-        self.feishu = Inbound(self.hub, "zh", clock, clock)
+        self.feishu = Inbound(self.hub)
         self.hub.start()
 
     def pump(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from feishuperm.app.api import Result
 from feishuperm.gateway import hub as module
-from feishuperm.gateway.machine_connection import Room
+from feishuperm.gateway.machines import Room
 from feishuperm.gateway.store import FileStore
 from feishuperm.lib.task import Promise
 from feishuperm.models import ask as statuses
@@ -336,7 +336,7 @@ def test_many_guesses_at_once_are_five(tmp_path: Path, clock: Clock) -> None:
 
     async def guess(number: int) -> None:
         said = code if number == 30 else f"{(int(code) + 1 + number) % 10**6:06d}"
-        told.append(await bench.registry.spend_code(said, "ou_guesser"))
+        told.append(await bench.hub.pairing.spend_code(said, "ou_guesser"))
 
     for number in range(40):
         bench.hub.go(guess(number))
@@ -346,7 +346,7 @@ def test_many_guesses_at_once_are_five(tmp_path: Path, clock: Clock) -> None:
         told.count("No machine shows this code, or it has expired") == 5
         and told.count("Too many wrong codes: try again in ten minutes") == 35
     )
-    assert done(bench.registry.spend_code(code, OWNER)).name == "box"
+    assert done(bench.hub.pairing.spend_code(code, OWNER)).name == "box"
 
 
 @pytest.mark.parametrize("raw", ["", "{", "[]", "7", '{"at": 1}', '{"at": "x"}'])
