@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -31,7 +30,7 @@ from feishuperm.gateway.machines import (
     crowded,
     note_card,
 )
-from feishuperm.gateway.store import Location, Machine, Store, StoreDown
+from feishuperm.gateway.store import Location, Machine, Store, StoreDown, remember
 from feishuperm.gateway.taps import Taps
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import build_notice_card, plain
@@ -107,7 +106,7 @@ class Hub:
         self.connections: dict[MachineLink, None] = {}
         # Of those, the ones that have not logged in, oldest first.
         self.early: dict[MachineLink, None] = {}
-        self._paces: OrderedDict[str, RateLimit] = OrderedDict()  # by machine
+        self._paces: dict[str, RateLimit] = {}  # by machine
         self.connected: dict[str, MachineLink] = {}
         self.taps = Taps(self)
         self.pairing = Pairing(self, owners)
@@ -531,10 +530,8 @@ class Hub:
 
     def _may_send(self, machine: str) -> bool:
         """Whether a machine may make us send: the app's limits are everybody's."""
-        pace = self._paces.pop(machine, None) or RateLimit(MACHINE_LIMIT)
-        self._paces[machine] = pace
-        if len(self._paces) > MAX_PACES:
-            self._paces.popitem(last=False)
+        pace = self._paces.get(machine) or RateLimit(MACHINE_LIMIT)
+        remember(self._paces, machine, pace, MAX_PACES)
         if pace.wait(self.clock()) > 0:
             return False
         pace.note(self.clock())

@@ -76,6 +76,7 @@ class RedisSocket(Connection):
         super().__init__(loop, sock)
 
     def run(self, commands: Sequence[Sequence[Part]], seconds: float) -> Replies:
+        """Send a batch, and promise its replies."""
         # First, for it may raise: a batch that never left would be given the replies
         # of the next one.
         data = b"".join(command(*parts) for parts in commands)
@@ -136,25 +137,12 @@ class RedisLine(OutgoingConnection):
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         super().__init__(loop, lambda: (dial(),), on_change, backoff)
         self._fatal = fatal
-        self._live: RedisSocket | None = None
+        self.live: RedisSocket | None = None
 
     def close(self) -> None:
         self.state = CLOSED
-        if self._live is not None:
-            self._live.close()
-
-    def run(self, commands: Sequence[Sequence[Part]], seconds: float) -> Replies:
-        """Send a batch, and promise its replies."""
-        if self._live is not None:
-            return self._live.run(commands, seconds)
-        promise = Replies()
-        promise.resolve(None)
-        return promise
-
-    def drop(self, problem: str) -> None:
-        """This connection is of no use: get another one."""
-        if self._live is not None:
-            self._live.drop(problem)
+        if self.live is not None:
+            self.live.close()
 
     def _failed(self, error: Exception) -> None:
         super()._failed(error)
@@ -162,12 +150,12 @@ class RedisLine(OutgoingConnection):
             self._fatal(error)
 
     def _connected(self, dialled: tuple[socket.socket]) -> None:
-        self._live = RedisSocket(self._loop, dialled[0], self._ended)
+        self.live = RedisSocket(self._loop, dialled[0], self._ended)
         self._backoff.worked()
         self._enter(UP, "")
 
     def _ended(self) -> None:
-        ended, self._live = self._live, None
+        ended, self.live = self.live, None
         if ended is not None and self.state != CLOSED:
             why = ended.problem or msg("the connection was cut")
             self._wait(why, self._backoff.failed())
@@ -217,8 +205,9 @@ class RedisStore(Store):
         seconds: float = RUN_SECONDS,
     ) -> list[Any]:
         """The replies to some commands. Raises StoreDown."""
-        replies = await line.run(commands, seconds)
-        if replies is None:
+        live = line.live
+        replies = None if live is None else await live.run(commands, seconds)
+        if live is None or replies is None:
             raise StoreDown(line.detail)
         failures = [reply for reply in replies if isinstance(reply, Failure)]
         said = str(failures[0]) if failures else ""
@@ -228,7 +217,7 @@ class RedisStore(Store):
         if said != was:
             log(f"the engine refuses: {said}", "error")
         if failures[0].code in MOVED or line is self._reader:
-            line.drop(said)
+            live.drop(said)
         raise StoreDown(said)
 
     # The bus.
@@ -348,7 +337,7 @@ class RedisBatch:
     def extend(self, name: str, seconds: int) -> RedisBatch:
         return self._add(None, "EXPIRE", name, seconds)
 
-    def time(self) -> RedisBatch:
+    def clock(self) -> RedisBatch:
         self._commands.append(("TIME",))
         self._readers.append(_moment)
         return self

@@ -35,7 +35,6 @@ import hashlib
 import json
 import os
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Optional, Protocol, TypeVar
 
@@ -66,6 +65,7 @@ SEEN, CARRIED = "seen", "carried"  # what is known of an event
 OLD = {"HSET": 4, "HDEL": 3, "DEL": 2}  # parts of a line as 0.2.0 wrote it
 TEXT = (str, type(None))
 
+K = TypeVar("K")
 T = TypeVar("T")
 Line = tuple[str, str, Optional[str]]  # of the file: table, row, text or None
 
@@ -159,7 +159,7 @@ class Batch(Protocol):
     def count(self, name: str, by: int, seconds: int) -> Batch: ...  # asks: the sum
     def extend(self, name: str, seconds: int) -> Batch: ...
 
-    def time(self) -> Batch: ...  # asks: the store's clock
+    def clock(self) -> Batch: ...  # asks: the store's
     def tell(self, entry: str) -> Batch: ...
 
     async def done(self) -> list[Any]:
@@ -174,7 +174,7 @@ class Store:
         self._app_id = app_id
         self._wall = wall
         self._on_entry: Callable[[dict[str, Any]], object] = lambda entry: None
-        self._heard: OrderedDict[str, None] = OrderedDict()  # what is read twice
+        self._heard: dict[str, None] = {}  # what is read twice
 
     @property
     def problem(self) -> str:
@@ -198,12 +198,9 @@ class Store:
         """Tell of an entry, once."""
         said = self.unsealed(entry)
         id = said.get("e", "")
-        if id in self._heard:
-            return
-        self._heard[id] = None
-        if len(self._heard) > REMEMBERED:
-            self._heard.popitem(last=False)
-        self._on_entry(said)
+        if id not in self._heard:
+            remember(self._heard, id, None, REMEMBERED)
+            self._on_entry(said)
 
     def sealed(self, value: Any) -> str:
         """A value as only a gateway of this app can have written it.
@@ -304,7 +301,7 @@ class Store:
         Returns the store's clock, and the replica that said last that it has.
         """
         steps = self._batch().keep(f"alive:{replica}", "1", ALIVE_SECONDS)
-        steps.time().text("feishu")
+        steps.clock().text("feishu")
         if has_feishu:
             steps.keep("feishu", replica, ALIVE_SECONDS)
         now, holder = await steps.done()
@@ -502,7 +499,8 @@ class FileStore(Store):
 
     Tables are in the file, synced, before an operation returns and before any entry
     is heard; texts that end are only in memory.  A line of the file is a row and its
-    text, or null for a row that went.
+    text, or null for a row that went.  The store is its own batch: nothing else happens
+    between its first step, done in memory at once, and the last.
     """
 
     def __init__(
@@ -513,11 +511,13 @@ class FileStore(Store):
         secret: str = "",
     ) -> None:
         super().__init__(app_id, secret, wall)
-        self.tables: dict[str, dict[str, str]] = {}
-        self.texts: dict[str, tuple[str, float]] = {}  # and when they end
-        self.now = wall
         self._path = path
+        self._tables: dict[str, dict[str, str]] = {}
+        self._texts: dict[str, tuple[str, float]] = {}  # and when they end
         self._full = SWEEP
+        self._changes: list[Line] = []  # of this batch: not yet in the file
+        self._entries: list[str] = []  # not yet told
+        self._answers: list[Any] = []
         self._lines = 0
         self._torn = False  # the file may end in the middle of a line
         self._lock: object = None  # kept for as long as this gateway lives
@@ -546,33 +546,110 @@ class FileStore(Store):
         """Nothing is open between two calls."""
 
     def _batch(self) -> Batch:
-        return FileBatch(self)
+        self._changes, self._entries, self._answers = [], [], []
+        return self
 
-    def change(self, table: str, row: str, text: str | None) -> None:
-        """Put a row, or drop it, in memory."""
-        rows = self.tables.setdefault(table, {})
-        if text is None:
-            rows.pop(row, None)
-        else:
-            rows[row] = text
-        if not rows:
-            del self.tables[table]
-
-    def take(self, lines: list[Line], entries: list[str]) -> None:
-        """Save changes, then tell of entries. Raises StoreDown."""
+    async def done(self) -> list[Any]:
+        entries, answers = self._entries, self._answers
         try:
-            self._save(lines)
+            self._save(self._changes)
         except (OSError, FileError) as error:
             self._problem = message_of(error)
             log(f"the gateway's file cannot be written: {self._problem}", "error")
             raise StoreDown(self._problem) from None
         for entry in entries:  # only now: what somebody acts on is on the disk
             self.hear(entry)
-        if len(self.texts) > self._full:
-            now = self.now()
-            for name in [name for name, (_, end) in self.texts.items() if end <= now]:
-                del self.texts[name]
-            self._full = max(SWEEP, 2 * len(self.texts))
+        return answers
+
+    # Steps: rows.
+
+    def put(self, table: str, row: str, text: str) -> FileStore:
+        return self._change(table, row, text)
+
+    def drop(self, table: str, row: str) -> FileStore:
+        return self._change(table, row, None) if row in self._rows(table) else self
+
+    def clear(self, table: str) -> FileStore:
+        for row in list(self._rows(table)):
+            self._change(table, row, None)
+        return self
+
+    def row(self, table: str, row: str) -> FileStore:
+        return self._answer(self._rows(table).get(row))
+
+    def rows(self, table: str) -> FileStore:
+        return self._answer(dict(self._rows(table)))
+
+    def size(self, table: str) -> FileStore:
+        return self._answer(len(self._rows(table)))
+
+    def _rows(self, table: str) -> dict[str, str]:
+        return self._tables.get(table, {})
+
+    def _change(self, table: str, row: str, text: str | None) -> FileStore:
+        rows = self._tables.setdefault(table, {})
+        if text is None:
+            rows.pop(row, None)
+        else:
+            rows[row] = text
+        if not rows:
+            del self._tables[table]
+        self._changes.append((table, row, text))
+        return self
+
+    def _answer(self, said: object) -> FileStore:
+        self._answers.append(said)
+        return self
+
+    # Steps: texts, time, the bus.
+
+    def keep(self, name: str, text: str, seconds: int) -> FileStore:
+        self._texts[name] = text, self._wall() + seconds
+        if len(self._texts) > self._full:
+            for each in list(self._texts):
+                self._text(each)
+            self._full = max(SWEEP, 2 * len(self._texts))
+        return self
+
+    def _text(self, name: str) -> str | None:
+        """A text, unless it has ended: then it goes."""
+        text, end = self._texts.get(name, ("", 0.0))
+        if end > self._wall():
+            return text
+        self._texts.pop(name, None)
+        return None
+
+    def claim(self, name: str, text: str, seconds: int) -> FileStore:
+        is_new = self._text(name) is None
+        if is_new:
+            self.keep(name, text, seconds)
+        return self._answer(is_new)
+
+    def text(self, name: str) -> FileStore:
+        return self._answer(self._text(name))
+
+    def forget(self, name: str) -> FileStore:
+        is_there = self._text(name) is not None
+        self._texts.pop(name, None)
+        return self._answer(is_there)
+
+    def count(self, name: str, by: int, seconds: int) -> FileStore:
+        if self._text(name) is None:
+            self.keep(name, "0", seconds)
+        text, end = self._texts[name]
+        self._texts[name] = str(int(text) + by), end
+        return self._answer(int(text) + by)
+
+    def extend(self, name: str, seconds: int) -> FileStore:
+        text = self._text(name)
+        return self if text is None else self.keep(name, text, seconds)
+
+    def clock(self) -> FileStore:
+        return self._answer(self._wall())
+
+    def tell(self, entry: str) -> FileStore:
+        self._entries.append(entry)
+        return self
 
     # The file.
 
@@ -584,130 +661,41 @@ class FileStore(Store):
                 rows = [row]
             else:  # a command of Redis and its whole key
                 table = line[1].removeprefix(f"fp:{self._app_id}:")
-                rows = line[2:3] or list(self.tables.get(table, ()))
+                rows = line[2:3] or list(self._rows(table))
                 text = line[3] if line[3:] else None
             if {*map(type, (table, *rows))} - {str} or not isinstance(text, TEXT):
                 raise ValueError
             for row in rows:
-                self.change(table, row, text)
+                self._change(table, row, text)
         except (ValueError, LookupError, TypeError, AttributeError):
             log("a line of the gateway's file cannot be read", "warning")
 
-    def _save(self, lines: list[Line]) -> None:
-        if not lines and not self._torn:
+    def _save(self, changes: list[Line]) -> None:
+        if not changes and not self._torn:
             return
         if self._torn:  # nothing can be appended to half a line
             self._compact()
         else:
             self._torn = True
-            self._append(lines)
+            self._append(changes)
         self._torn, self._problem = False, ""
         if self._lines > COMPACT:
             self._compact()
 
-    def _append(self, lines: list[Line]) -> None:
+    def _append(self, changes: list[Line]) -> None:
         fd = open_append(self._path)
         try:
-            write_all(fd, as_lines(lines))
+            write_all(fd, as_lines(changes))
             os.fsync(fd)
         finally:
             os.close(fd)
-        self._lines += len(lines)
+        self._lines += len(changes)
 
     def _compact(self) -> None:
-        lines: list[Line] = [
-            (table, row, text)
-            for table, rows in self.tables.items()
-            for row, text in rows.items()
-        ]
+        tables = self._tables.items()
+        lines = [(name, *row) for name, rows in tables for row in rows.items()]
         write_atomic(self._path, as_lines(lines), 0o600)
         self._lines = len(lines)
-
-
-class FileBatch:
-    """Steps that are done in memory as they are said, and saved together."""
-
-    def __init__(self, store: FileStore) -> None:
-        self._store = store
-        self._lines: list[Line] = []
-        self._entries: list[str] = []
-        self._answers: list[Any] = []
-
-    async def done(self) -> list[Any]:
-        self._store.take(self._lines, self._entries)
-        return self._answers
-
-    def _change(self, table: str, row: str, text: str | None) -> FileBatch:
-        self._store.change(table, row, text)
-        self._lines.append((table, row, text))
-        return self
-
-    def _answer(self, said: object) -> FileBatch:
-        self._answers.append(said)
-        return self
-
-    def _rows(self, table: str) -> dict[str, str]:
-        return self._store.tables.get(table, {})
-
-    def _text(self, name: str) -> str | None:
-        text, end = self._store.texts.get(name, ("", 0.0))
-        return text if end > self._store.now() else None
-
-    def put(self, table: str, row: str, text: str) -> FileBatch:
-        return self._change(table, row, text)
-
-    def drop(self, table: str, row: str) -> FileBatch:
-        return self._change(table, row, None) if row in self._rows(table) else self
-
-    def clear(self, table: str) -> FileBatch:
-        for row in list(self._rows(table)):
-            self._change(table, row, None)
-        return self
-
-    def row(self, table: str, row: str) -> FileBatch:
-        return self._answer(self._rows(table).get(row))
-
-    def rows(self, table: str) -> FileBatch:
-        return self._answer(dict(self._rows(table)))
-
-    def size(self, table: str) -> FileBatch:
-        return self._answer(len(self._rows(table)))
-
-    def keep(self, name: str, text: str, seconds: int) -> FileBatch:
-        self._store.texts[name] = text, self._store.now() + seconds
-        return self
-
-    def claim(self, name: str, text: str, seconds: int) -> FileBatch:
-        is_new = self._text(name) is None
-        if is_new:
-            self.keep(name, text, seconds)
-        return self._answer(is_new)
-
-    def text(self, name: str) -> FileBatch:
-        return self._answer(self._text(name))
-
-    def forget(self, name: str) -> FileBatch:
-        is_there = self._text(name) is not None
-        self._store.texts.pop(name, None)
-        return self._answer(is_there)
-
-    def count(self, name: str, by: int, seconds: int) -> FileBatch:
-        if self._text(name) is None:
-            self.keep(name, "0", seconds)
-        text, end = self._store.texts[name]
-        self._store.texts[name] = str(int(text) + by), end
-        return self._answer(int(text) + by)
-
-    def extend(self, name: str, seconds: int) -> FileBatch:
-        text = self._text(name)
-        return self if text is None else self.keep(name, text, seconds)
-
-    def time(self) -> FileBatch:
-        return self._answer(self._store.now())
-
-    def tell(self, entry: str) -> FileBatch:
-        self._entries.append(entry)
-        return self
 
 
 def as_text(value: Any) -> str:
@@ -715,7 +703,7 @@ def as_text(value: Any) -> str:
     return json.dumps(to_plain(value))
 
 
-def as_lines(lines: list[Line]) -> bytes:
+def as_lines(lines: Iterable[Line]) -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
@@ -731,6 +719,14 @@ def read(shape: type[T], raw: object) -> T | None:
 
 def _read_all(shape: type[T], texts: Iterable[str]) -> list[T]:
     return [value for value in (read(shape, raw) for raw in texts) if value is not None]
+
+
+def remember(known: dict[K, T], key: K, value: T, most: int) -> None:
+    """Keep a value, and the newest of the others."""
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > most:
+        del known[next(iter(known))]
 
 
 def person(who: str) -> str:

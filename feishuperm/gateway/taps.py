@@ -197,14 +197,14 @@ class Taps:
 
     async def command(
         self, machine: Machine, name: str, who: str, **values: str
-    ) -> Receipt | None:
-        """What a machine tells its owner; None if it is away.
+    ) -> Receipt:
+        """What a machine tells its owner; without a status if it does not answer.
 
         It travels as a tap without a request, and the machine judges it like one.
         """
         location = await self._hub.store.location(machine.id)
         if location is None or not await self._hub.is_connected(location):
-            return None
+            return Receipt("")
         if COMMANDS not in location.can:
             old = self._hub.say("its feishuperm is too old for that")
             return Receipt(statuses.REFUSED, error=old)
@@ -212,11 +212,11 @@ class Taps:
         answer = Answer("", name, given, "gateway", who)
         _, receipt = await self._send(machine, answer, self._hub.clock())
         log(f"{machine.id}: {name} by {who}: {receipt.status if receipt else 'sent'}")
-        return receipt
+        return receipt or Receipt("")
 
     async def command_all(
         self, machines: Sequence[Machine], name: str, who: str, **values: str
-    ) -> list[tuple[Machine, Receipt | None]]:
+    ) -> list[tuple[Machine, Receipt]]:
         """The same to several machines at once."""
         steps = [self.command(machine, name, who, **values) for machine in machines]
         return list(zip(machines, await together(steps)))

@@ -281,8 +281,8 @@ class SharedStore(FileStore):
     """One memory for several replicas, each with its own place on the bus."""
 
     def __init__(self, memory: FileStore, replicas: list[SharedStore]) -> None:
-        super().__init__("cli_x", "", memory.now)
-        self.tables, self.texts = memory.tables, memory.texts
+        super().__init__("cli_x", "", memory._wall)
+        self._tables, self._texts = memory._tables, memory._texts
         self._replicas = replicas
         self.is_up = True
         self.calls_left = -1  # until it is down; below zero: for ever
@@ -302,10 +302,15 @@ class SharedStore(FileStore):
 
         return Held(super()._batch, take)
 
-    def take(self, lines: Any, entries: list[str]) -> None:
+    def _save(self, changes: Any) -> None: ...
+
+    async def done(self) -> list[Any]:
+        entries, self._entries = self._entries, []
+        answers = await super().done()
         for entry in entries:
             for replica in self._replicas:
                 replica.hear(entry)
+        return answers
 
 
 def shared(path: Path, clock: Clock, count: int = 2) -> list[SharedStore]:

@@ -484,4 +484,4 @@ def test_records_of_one_machine_are_bounded_in_bytes(
         ended(wire, f"1-{number}")
         bench.pump()
     assert len(bench.api.updates) == 10, "each card is a record all the same"
-    assert sum(len(text) for text, _ in bench.store.texts.values()) < 500_000
+    assert sum(len(text) for text, _ in bench.store._texts.values()) < 500_000

@@ -124,6 +124,7 @@ class FakeLine:
     def __init__(self, on_change: Any) -> None:
         self.on_change = on_change
         self.state, self.detail = "up", ""
+        self.live = self
         self.asked: list[tuple[Any, Any]] = []
         self.dropped: list[str] = []
 

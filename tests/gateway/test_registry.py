@@ -77,7 +77,7 @@ def test_code_is_kept_as_a_hash_and_is_good_once(
 ) -> None:
     code = done(registry.open_code(JOINING))
     assert code.isdigit() and len(code) == 6
-    keys = registry._hub.store.texts  # type: ignore[attr-defined]
+    keys = registry._hub.store._texts  # type: ignore[attr-defined]
     assert keys and not any(code in key for key in keys)
     assert done(registry.spend_code(code, OWNER)) == JOINING
     assert (

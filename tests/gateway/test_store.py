@@ -29,7 +29,7 @@ def opened(path: Path, clock: Clock) -> FileStore:
 def reopened(store: FileStore) -> FileStore:
     """As after a crash: nothing is closed, the lock is free."""
     store._lock.__exit__(None, None, None)  # type: ignore[attr-defined]
-    again = FileStore("cli_x", store._path, store.now)
+    again = FileStore("cli_x", store._path, store._wall)
     again.start()
     return again
 
@@ -99,7 +99,7 @@ def test_what_ended_leaves_memory_whatever_is_counted_meanwhile(
         done(store.count_asked(f"ou_{number}"))
         done(store.may_warn(f"m-{number}"))
         clock.turn(1)
-    assert len(store.texts) <= module.SWEEP + 1
+    assert len(store._texts) <= module.SWEEP + 1
 
 
 def full(path: str) -> int:
