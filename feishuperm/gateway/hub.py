@@ -607,7 +607,6 @@ class Hub:
         self.record({"event": "revoked", "id": id, "who": by})
         for sent in await self.store.cards_of(id):
             self.go(self.cards.settle(id, self.gone(sent.ask, revoked=True)))
-        await self.store.drop_location(id)
         return machine
 
     async def listing(self, owner: str = "") -> list[dict[str, Any]]:

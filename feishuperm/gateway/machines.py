@@ -121,10 +121,9 @@ class Pairing:
     async def spend_code(self, code: str, who: str) -> Joining | str:
         """The machine that shows this code, or the key of why not."""
         store = self._hub.store
-        known = await store.try_code(code, who)
-        if known.tries > WRONG_EACH or known.wrong >= WRONG_ALL:
+        tries, wrong, joining = await store.try_code(code, who)
+        if tries > WRONG_EACH or wrong >= WRONG_ALL:
             return msg("Too many wrong codes: try again in ten minutes")
-        joining = known.joining
         if joining is None or joining.owner not in ("", who):
             await store.count_wrong_code(who)
         elif await store.spend_code(code, who):

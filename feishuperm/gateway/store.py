@@ -120,17 +120,6 @@ class Location(NamedTuple):
     can: tuple[str, ...] = ()  # what else the machine understands
 
 
-# What some operations tell at once.
-
-
-class CodeTry(NamedTuple):
-    """What is known of a code that somebody says."""
-
-    tries: int  # by this person, this one included
-    wrong: int  # codes by everybody
-    joining: Joining | None
-
-
 class TapFacts(NamedTuple):
     """Everything that a tap is judged by."""
 
@@ -265,7 +254,8 @@ class Store:
     async def revoke_machine(self, id: str) -> None:
         """Forget a machine, here and on every replica."""
         steps = self._batch().put("revoked", id, str(round(self._wall())))
-        steps.drop("machines", id).clear(f"taps:{id}").drop("muted", id)
+        steps.drop("machines", id).drop("at", id).drop("muted", id)
+        steps.clear(f"taps:{id}")
         await steps.tell(self._entry("revoked", machine=id)).done()
 
     async def log_in(self, machine: Machine, location: Location) -> bool:
@@ -283,9 +273,6 @@ class Store:
 
     async def put_location(self, id: str, location: Location) -> None:
         await self._batch().put("at", id, as_text(location)).done()
-
-    async def drop_location(self, id: str) -> None:
-        await self._batch().drop("at", id).done()
 
     async def census(self, ids: Sequence[str]) -> list[tuple[Location | None, int]]:
         """Where each machine is, and how many of its cards are out."""
@@ -351,11 +338,14 @@ class Store:
     async def drop_code(self, code: str) -> None:
         await self._batch().forget(self._code(code)).done()
 
-    async def try_code(self, code: str, who: str) -> CodeTry:
-        """Count a try of somebody's, then look: many at once are not all the first."""
+    async def try_code(self, code: str, who: str) -> tuple[int, int, Joining | None]:
+        """Count a try of somebody's, then look: many at once are not all the first.
+
+        Returns their tries, wrong codes of everybody, and the machine.
+        """
         steps = self._batch().count(f"wrong:{who}", 1, WRONG_SECONDS)
         tries, wrong, raw = await steps.text("wrong").text(self._code(code)).done()
-        return CodeTry(tries, int(wrong or 0), read(Joining, raw))
+        return tries, int(wrong or 0), read(Joining, raw)
 
     async def count_wrong_code(self, who: str) -> None:
         """Count it for all, and remember it and their tries for the whole time."""
