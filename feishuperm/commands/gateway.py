@@ -15,7 +15,7 @@ from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.gateway.cards import Cards
 from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.inbound import Inbound, SecondConnection
-from feishuperm.gateway.machine_connection import Room, Source
+from feishuperm.gateway.machines import Room, Source
 from feishuperm.gateway.redis_store import (
     RedisLine,
     RedisStore,
@@ -23,7 +23,6 @@ from feishuperm.gateway.redis_store import (
     dial_redis,
     read_address,
 )
-from feishuperm.gateway.registry import Registry
 from feishuperm.gateway.store import FileStore
 from feishuperm.gateway.web import GatewayControl, Metrics, Web
 from feishuperm.lib import log as logging
@@ -94,10 +93,9 @@ class Gateway:
             urgent=settings.feishu_urgent == "app", language=settings.feishuperm_lang,
         )  # fmt: skip
         self._ledger = Ledger()
-        registry = Registry(self.store, settings.gateway_owners)
         self.hub = Hub(
-            self.store, registry, self.cards, Metrics(), self._later, language,
-            self._ledger.note, room=Room(*limits[1:]),
+            self.store, self.cards, Metrics(), self._later, settings.gateway_owners,
+            language, self._ledger.note, room=Room(*limits[1:]),
         )  # fmt: skip
         self.second = SecondConnection(
             partial(count_connections, api), self.loop.call_soon_threadsafe, self._later
@@ -108,15 +106,13 @@ class Gateway:
         hosts = (settings.gateway_host,) if settings.gateway_host else ("0.0.0.0", "::")
         http = listen_http(hosts, settings.gateway_port)
         web = Web(
-            self.hub, self._line_state, self._upgrade, settings.gateway_metrics_token,
+            self.hub, self._upgrade, settings.gateway_metrics_token,
             settings.gateway_trusted_proxies,
         )  # fmt: skip
         self.machines = HttpAcceptor(
             self.loop, http, web.on_request, limits.http, secure, max_body=0
         )
-        control = GatewayControl(
-            self.hub, self._line_state, lambda: self.second.problem
-        )
+        control = GatewayControl(self.hub, lambda: self.second.problem)
         self.control = HookAcceptor(
             self.loop,
             listen_unix(gateway_socket()),
@@ -127,7 +123,7 @@ class Gateway:
         _tell_port(bool(settings.gateway_cert), http.port)
 
     def _make_line(self, settings: Settings, api: AppApi) -> Link:
-        inbound = Inbound(self.hub, settings.feishuperm_lang)
+        inbound = Inbound(self.hub)
         dialling = partial(
             dial_feishu, api, partial(dial, ca_file=settings.feishuperm_ca_file)
         )

@@ -57,6 +57,7 @@ from feishuperm.gateway.store import (
     Store,
     StoreDown,
     as_text,
+    remember,
 )
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise, run
@@ -145,15 +146,12 @@ class Cards:
         self._ends: dict[tuple[str, str], float] = {}  # when pending requests do
         self._pace = Pace(clock, MAX_ENDS)
         self._bursts: dict[tuple[str, str], Burst] = {}  # by machine and session
-        self._rows: dict[tuple[str, str], Burst] = {}  # by request
+        # By request, also for what is told of it afterwards.
+        self._rows: dict[tuple[str, str], Burst] = {}
+        queues = (("gateway", APP_LIMIT), ("gateway changes", CHANGE_LIMIT))
         self._cards, self._changes = (
-            Outbox(
-                name, RateLimit(limits), on_loop, lanes=Lanes(EACH_LIMIT, EACH_CODES)
-            )
-            for name, limits in (
-                ("gateway", APP_LIMIT),
-                ("gateway changes", CHANGE_LIMIT),
-            )
+            Outbox(name, RateLimit(most), on_loop, lanes=Lanes(EACH_LIMIT, EACH_CODES))
+            for name, most in queues
         )
 
     def start(self) -> None:
@@ -200,7 +198,7 @@ class Cards:
         """Keep a card and queue it; one that is out stays as it is."""
         kept = await self._store.card(machine.id, ask.id)
         if kept is not None and kept.ask.digest == ask.digest and kept.message_id:
-            self._note_end(sent_key(kept), until)
+            remember(self._ends, sent_key(kept), until, MAX_ENDS)
             await self._known_out(kept, leaving)  # it came back
             if kept.ask.seconds != ask.seconds:
                 await self._insist(self._show_extended, kept, ask)
@@ -250,7 +248,7 @@ class Cards:
             await self._failed((sent.machine, ask.id), ELSEWHERE)
             self._draw(sent, *(leaving.ended or (gone(ask, self._wall()), "")))
             return
-        self._note_end(sent_key(sent), until)
+        remember(self._ends, sent_key(sent), until, MAX_ENDS)
         await self._known_out(sent, leaving)
         if leaving.ended is None:
             self._watch(sent, until)
@@ -277,8 +275,8 @@ class Cards:
         content = file_of(ask)
         full, _ = ask_card(ask, sent.nonce, Extra(attached=True, machine=sent.machine))
 
-        uuid = f"f-{sent.nonce}"
-        call = partial(attach, self.api, sent.message_id, content, uuid, full)
+        name = f"f-{sent.nonce}"
+        call = partial(attach, self.api, sent.message_id, content, name, full)
 
         def done(result: Result) -> None:
             self._weigh(sent.machine, -len(content))
@@ -307,15 +305,9 @@ class Cards:
             burst = Burst(self, ask.session, nonce, machine.owner, machine.id)
             self._bursts[place] = burst
         key = machine.id, ask.id
-        self._note_end(key, until)
-        self._note_row(key, burst)
+        remember(self._ends, key, until, MAX_ENDS)
+        remember(self._rows, key, burst, MAX_ROWS)
         burst.add(ask, RowAsked(key, leaving))
-
-    def _note_row(self, key: tuple[str, str], burst: Burst) -> None:
-        """Which card a request is on, also for what is told of it afterwards."""
-        self._rows[key] = burst
-        if len(self._rows) > MAX_ROWS:
-            del self._rows[next(iter(self._rows))]
 
     async def _restore_burst(self, sent: OpenCard) -> Burst:
         """The card of many that another gateway drew, or this one before it ended."""
@@ -330,7 +322,7 @@ class Cards:
         burst = self.burst_of(fellows)
         burst.is_elsewhere, burst.is_watched = False, True
         for card in fellows:
-            self._note_row(sent_key(card), burst)
+            remember(self._rows, sent_key(card), burst, MAX_ROWS)
         return burst
 
     def burst_of(self, cards: list[OpenCard]) -> Burst:
@@ -388,18 +380,10 @@ class Cards:
 
     # Time.
 
-    def _note_end(self, key: tuple[str, str], until: float) -> None:
-        """Until when a request is pending, for reminders; the oldest are forgotten."""
-        self._ends.pop(key, None)
-        self._ends[key] = until
-        if len(self._ends) > MAX_ENDS:
-            del self._ends[next(iter(self._ends))]
-
     def _watch(self, sent: OpenCard, until: float) -> None:
         """A card is out: remind of it in time."""
-        key = sent_key(sent)
-        urge = partial(self._urge, key, sent) if self.urgent else None
-        remind = partial(self._go, self._remind, *key)
+        urge = partial(self._urge, sent) if self.urgent else None
+        remind = partial(self._go, self._remind, *sent_key(sent))
         escalate(self.later, until - self._clock(), remind, urge)
 
     async def _remind(self, machine: str, id: str) -> None:
@@ -411,20 +395,17 @@ class Cards:
         hurry = self.say_left(sent.message_id, left, sent.nonce)
         hurried = None if sent.ask.is_cut else hurried_card(sent, sent.ask, hurry)
         if hurried is not None:
-            update = partial(self.api.update, sent.message_id, hurried)
-            self._change_open(sent, update, left)
+            self._change_open(sent, hurried, left)
 
-    def _urge(self, key: tuple[str, str], sent: OpenCard) -> None:
+    def _urge(self, sent: OpenCard) -> None:
         """Let the card buzz for the last third."""
-        if key in self._ends:
+        if sent_key(sent) in self._ends:
             self.buzz(sent.message_id, sent.owner)
 
     def say_left(self, message_id: str, left: int, key: str) -> str:
         """Say below a card how much time is left; returns what was said."""
         hurry = text(self._language, "{seconds} seconds left", seconds=left)
-        content, uuid = {"text": hurry}, f"r-{key}"
-        call = partial(self.api.reply, message_id, content, uuid, "text")
-        self._change(message_id, call, left)
+        self._say_below(message_id, hurry, f"r-{key}", left)
         return hurry
 
     def buzz(self, message_id: str, receiver: str) -> None:
@@ -435,17 +416,17 @@ class Cards:
         """A request has more time: its card says so, unless it has ended."""
         longer = kept._replace(ask=fit(ask, RECORD))
         if await self._note_sent(longer):
-            drawn = open_card(longer._replace(ask=ask))
-            call = partial(self.api.update, kept.message_id, drawn)
-            change = partial(self._change_open, longer, call, CHANGE_SECONDS)
+            card = open_card(longer._replace(ask=ask))
+            change = partial(self._change_open, longer, card, CHANGE_SECONDS)
             self.later(AFTER_ANSWER, change)
 
     def _change_open(
-        self, sent: OpenCard, call: Callable[[], Result], seconds: float
+        self, sent: OpenCard, card: dict[str, Any], seconds: float
     ) -> None:
         """Change the card of a pending request; one that has ended is a record."""
         if sent_key(sent) in self._ends:
-            self._change(sent.message_id, call, seconds)
+            update = partial(self.api.update, sent.message_id, card)
+            self._change(sent.message_id, update, seconds)
 
     # Afterwards.
 
@@ -457,18 +438,9 @@ class Cards:
         """
         key = machine, outcome.id
         self._ends.pop(key, None)
-        if key in self._rows:
-            self._settle_row(key, self._rows[key], outcome)
+        if self._is_noted(key, (outcome, who)):
             return
-        leaving = self._leaving.get(key)
-        if leaving is not None:
-            leaving.ended = (outcome, who)
-            self._cards.cancel(f"{machine} {outcome.id}")
-            return
-        is_under_way = key in self._ending
         self._ending[key] = (outcome, who)
-        if is_under_way:
-            return  # drawn with what is known by then
         try:
             sent = await self._insist(self._make_record, *key)
         except BaseException:
@@ -486,12 +458,8 @@ class Cards:
     def _draw_end(self, sent: OpenCard, key: tuple[str, str]) -> None:
         """Make a card a record; one change of it is under way at a time."""
         ending = self._ending[key]
-
-        def done(result: Result) -> None:
-            self._drawn(sent, key, ending, result.message)
-
         try:
-            self._draw(sent, *ending, done)
+            self._draw(sent, *ending, partial(self._drawn, sent, key, ending))
         except (LookupError, ValueError):  # nobody can show it; it is over all the same
             self._go(self._end, key)
             raise
@@ -501,9 +469,9 @@ class Cards:
         sent: OpenCard,
         key: tuple[str, str],
         drawn: tuple[Outcome, str],
-        detail: str,
+        result: Result,
     ) -> None:
-        if detail == TOO_MANY:
+        if result.message == TOO_MANY:
             self.later(AGAIN_MOST, partial(self._draw_end, sent, key))
         elif self._ending[key] is not drawn:  # more is known by now
             self._draw_end(sent, key)
@@ -523,21 +491,28 @@ class Cards:
 
     async def update(self, machine: str, outcome: Outcome, who: str = "") -> None:
         """More is known of a request that has ended: its record says that too."""
-        place = machine, outcome.id
-        if place in self._rows:
-            self._rows[place].settle(outcome)
+        key = machine, outcome.id
+        if self._is_noted(key, (outcome, who), is_update=True):
             return
-        leaving = self._leaving.get(place)
-        if leaving is not None and leaving.ended is not None:
-            leaving.ended = (outcome, who)
-            self._cards.cancel(f"{machine} {outcome.id}")
-            return
-        if place in self._ending:
-            self._ending[place] = (outcome, who)
-            return
-        sent = await self._insist(self._store.record, *place)
+        sent = await self._insist(self._store.record, *key)
         if sent is not None and not sent.shared:
             self._draw(sent, outcome, who)
+
+    def _is_noted(
+        self, key: tuple[str, str], end: tuple[Outcome, str], is_update: bool = False
+    ) -> bool:
+        """Whether what is under way with the card draws this end too."""
+        leaving = self._leaving.get(key)
+        if key in self._rows:
+            self._settle_row(key, self._rows[key], end[0])
+        elif leaving is not None and (leaving.ended or not is_update):
+            leaving.ended = end
+            self._cards.cancel(f"{key[0]} {key[1]}")
+        elif key in self._ending:
+            self._ending[key] = end
+        else:
+            return False
+        return True
 
     def _draw(
         self,
@@ -582,8 +557,11 @@ class Cards:
         """A text below a person's message."""
         if message_id:
             uuid = secrets.token_urlsafe(12)
-            call = partial(self.api.reply, message_id, {"text": said}, uuid, "text")
-            self._change(message_id, call, CHANGE_SECONDS)
+            self._say_below(message_id, said, uuid, CHANGE_SECONDS)
+
+    def _say_below(self, message_id: str, said: str, uuid: str, seconds: float) -> None:
+        call = partial(self.api.reply, message_id, {"text": said}, uuid, "text")
+        self._change(message_id, call, seconds)
 
     def _change(
         self,

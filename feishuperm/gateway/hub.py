@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -22,16 +21,16 @@ from feishuperm.channels.base import gone
 from feishuperm.channels.outbox import RateLimit
 from feishuperm.errors import PayloadError
 from feishuperm.gateway.cards import STORE_DOWN, Cards
-from feishuperm.gateway.machine_cards import note_card
-from feishuperm.gateway.machine_connection import (
+from feishuperm.gateway.machines import (
+    JOIN_SECONDS,
     ROOM,
-    Connection,
     MachineLink,
+    Pairing,
     Room,
     crowded,
+    note_card,
 )
-from feishuperm.gateway.registry import JOIN_SECONDS, Pairing, Registry
-from feishuperm.gateway.store import Location, Machine, Store, StoreDown
+from feishuperm.gateway.store import Location, Machine, Store, StoreDown, remember
 from feishuperm.gateway.taps import Taps
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import build_notice_card, plain
@@ -54,6 +53,7 @@ from feishuperm.protocol.machine import (
     is_proof,
     prove,
 )
+from feishuperm.server.machine import MachineConnection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ class Hub:
     def __init__(
         self,
         store: Store,
-        registry: Registry,
         cards: Cards,
         metrics: Metrics,
         later: Callable[[float, Callable[[], object]], object],
+        owners: frozenset[str] = frozenset(),
         language: str = "zh",
         record: Callable[[dict[str, Any]], object] = lambda entry: None,
         clock: Callable[[], float] = time.monotonic,
@@ -95,7 +95,6 @@ class Hub:
     ) -> None:
         self.store = store
         self.room = room
-        self.registry = registry
         self.cards = cards
         self.metrics = metrics
         self.replica = secrets.token_hex(6)
@@ -107,10 +106,10 @@ class Hub:
         self.connections: dict[MachineLink, None] = {}
         # Of those, the ones that have not logged in, oldest first.
         self.early: dict[MachineLink, None] = {}
-        self._paces: OrderedDict[str, RateLimit] = OrderedDict()  # by machine
+        self._paces: dict[str, RateLimit] = {}  # by machine
         self.connected: dict[str, MachineLink] = {}
         self.taps = Taps(self)
-        self.pairing = Pairing(self)
+        self.pairing = Pairing(self, owners)
         self._closing = False
         self._is_signed = False
         # The long connection to Feishu: its state, and why it is not up.
@@ -145,12 +144,7 @@ class Hub:
         """Take some steps; what the store does not do is not an error here."""
         run(steps, _report)
 
-    def take(
-        self,
-        link: MachineLink,
-        steps: Coroutine[Any, None, object],
-        failed: Callable[[Exception], object] = lambda error: _report(error),
-    ) -> None:
+    def take(self, link: MachineLink, steps: Coroutine[Any, None, object]) -> None:
         """Steps for a machine's message; it has to wait while too many are not done."""
 
         async def counted() -> None:
@@ -159,12 +153,12 @@ class Hub:
             finally:
                 link.steps -= 1
                 if link.steps == MAX_STEPS - 1:
-                    link.hold(False)
+                    link.connection.hold(False)
 
         link.steps += 1
         if link.steps == MAX_STEPS:
-            link.hold(True)
-        run(counted(), failed)
+            link.connection.hold(True)
+        self.go(counted())
 
     async def _sign(self) -> None:
         """Show a sign of life, and learn whether taps can arrive."""
@@ -230,16 +224,13 @@ class Hub:
             limit = JOIN_SECONDS if link.joining else LOGIN_SECONDS
             if not link.machine.id and now - link.since > limit:
                 link.end(TRY_LATER, "nothing came of it in time")
-            else:
-                self._tell_time(link)
-                link.tick(now)
+                continue
+            # No two clocks go on at quite the same pace.
+            if link.machine.id and now - link.came_clock > TIME_SECONDS:
+                link.came, link.came_clock = self.now(), now
+                link.send("time", now=link.came)
+            link.connection.tick(now)
         self.later(TICK_SECONDS, self._tick)
-
-    def _tell_time(self, link: MachineLink) -> None:
-        """Now and then: no two clocks go on at quite the same pace."""
-        if link.machine.id and self.clock() - link.came_clock > TIME_SECONDS:
-            link.came, link.came_clock = self.now(), self.clock()
-            link.send("time", now=link.came)
 
     def close(self) -> None:
         """Send every machine elsewhere."""
@@ -250,7 +241,7 @@ class Hub:
 
     # Machines: coming and going.
 
-    def accept(self, connection: Connection) -> None:
+    def accept(self, connection: MachineConnection) -> None:
         """A connection is open."""
         link = connection.data = MachineLink(connection, self.clock())
         if not self.ready:
@@ -272,7 +263,7 @@ class Hub:
             del self.early[link]
             link.end(TRY_LATER, "too many are at the door")
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: MachineConnection) -> None:
         """A connection is over."""
         link: MachineLink = connection.data
         self.connections.pop(link, None)
@@ -291,7 +282,7 @@ class Hub:
             gone = last._replace(replica="", since=self.now())
             await self.store.put_location(link.machine.id, gone)
 
-    def received(self, connection: Connection, message: dict[str, Any]) -> None:
+    def received(self, connection: MachineConnection, message: dict[str, Any]) -> None:
         """A message of a machine's."""
         link: MachineLink = connection.data
         kind = message["t"]
@@ -328,16 +319,15 @@ class Hub:
         elif link.busy:
             return  # of an older machine: it tells the end of a request too early
         elif kind == "login":
-            link.busy = True
             self._guarded(link, self._login(link, message))
         elif kind == "join":
-            link.busy = True
             self._guarded(link, self.pairing.join(link, message))
         else:
             link.end(POLICY, "log in first")
 
     def _guarded(self, link: MachineLink, steps: Coroutine[Any, None, object]) -> None:
         """Steps without which the connection is of no use."""
+        link.busy = True
 
         def failed(error: Exception) -> None:
             _report(error)
@@ -367,14 +357,14 @@ class Hub:
         if not await self.store.log_in(machine, location):
             link.end(POLICY, REVOKED)  # while it logged in
             return
-        cards = [sent.ask.id for sent in await self.store.cards_of(id)]
+        cards = {sent.ask.id for sent in await self.store.cards_of(id)}
         link.muted_until = await self.store.muted_until(id)
         if link not in self.connections:
             return  # it left meanwhile
-        link.waiting, link.back = set(cards), set(cards)
-        self._welcome(link, machine, nonce, cards)
+        link.waiting, link.back = cards, set(cards)
+        self._welcome(link, machine, nonce)
         if is_twice and before is not None and before.instance != link.instance:
-            await self._tell_twice(machine, before, link.address)
+            await self._tell_twice(machine, before.address, link.address)
         await self.taps.deliver_kept(link, machine)
 
     async def _known(
@@ -388,7 +378,7 @@ class Hub:
         if machine is None and await self.store.is_revoked(id):
             link.end(POLICY, REVOKED)
             return None
-        self.metrics.refused_logins += 1
+        self.metrics.counts["refused_logins"] += 1
         log(f"refused a login as {one_line(id, 40)!r} from {link.address}", "warning")
         link.end(POLICY, msg("unknown machine or wrong key"))
         return None
@@ -410,37 +400,24 @@ class Hub:
                     return key
         return ""
 
-    def _welcome(
-        self, link: MachineLink, machine: Machine, nonce: str, cards: list[str]
-    ) -> None:
-        self.metrics.logins += 1
+    def _welcome(self, link: MachineLink, machine: Machine, nonce: str) -> None:
+        self.metrics.counts["logins"] += 1
         older = self.connected.get(machine.id)
         link.machine = machine
         self.early.pop(link, None)
-        link.trust()
+        link.connection.trust()
         self.connected[machine.id] = link
         if older is not None and older is not link:
             self._replace_connection(older, older.instance != link.instance)
         link.came, link.came_clock = self.now(), self.clock()
         log(f"{machine.id} {machine.name} is here from {link.address}")
+        parts = (WELCOME, VERSION, machine.id, nonce, link.nonce)
+        proof = prove(bytes.fromhex(machine.key), *parts)
         link.send(
-            "welcome",
-            name=machine.name,
-            proof=prove(
-                bytes.fromhex(machine.key),
-                WELCOME,
-                VERSION,
-                machine.id,
-                nonce,
-                link.nonce,
-            ),
-            next=link.fresh,
-            cards=cards,
-            now=link.came,
-            deaf=self.deaf,
-            can=CAN,
+            "welcome", name=machine.name, proof=proof, next=link.fresh,
+            cards=sorted(link.waiting), now=link.came, deaf=self.deaf, can=CAN,
             muted=self._muted_seconds(link),
-        )
+        )  # fmt: skip
 
     def _muted_seconds(self, link: MachineLink) -> float:
         return max(0.0, link.muted_until - self.now())
@@ -451,19 +428,17 @@ class Hub:
             link.send("replaced")
         link.end(POLICY if is_other else GOING_AWAY, REPLACED)
 
-    async def _tell_twice(
-        self, machine: Machine, before: Location, address: str
-    ) -> None:
+    async def _tell_twice(self, machine: Machine, before: str, address: str) -> None:
         said = self.say(
             "The key of {machine} is used in two places, {old} and {new}. The newer "
             "connection stays; if that is not you, send `machines` and revoke it.",
             machine=machine.name,
-            old=before.address,
+            old=before,
             new=address,
         )
-        log(f"{machine.id}: its key connected twice, {before.address} and {address}")
+        log(f"{machine.id}: its key connected twice, {before} and {address}")
         if await self.store.may_warn(machine.id):
-            self.tell(machine.owner, said)
+            self.cards.send(machine.owner, note_card(said, self.language))
 
     def _rotated(self, link: MachineLink, message: dict[str, Any]) -> None:
         """The machine has stored its new key: the old one dies."""
@@ -494,7 +469,7 @@ class Hub:
         ask = from_plain(Ask, message.get("ask"))._replace(machine=link.machine.name)
         if not 0 < len(ask.id) <= MAX_ID or not 0 < len(ask.digest) <= MAX_ID:
             raise PayloadError("an ask without id or digest")
-        self.metrics.asks += 1
+        self.metrics.counts["asks"] += 1
         done = partial(self._shown, link, ask.id)
         is_new = ask.id not in link.waiting
         if is_new and self._muted_seconds(link):  # of an older machine
@@ -515,28 +490,26 @@ class Hub:
         self.take(link, self.cards.announce(link.machine, ask, done, seconds))
 
     def _shown(self, link: MachineLink, id: str, shown: bool, detail: str) -> None:
-        self.metrics.shown += shown
+        self.metrics.counts["cards"] += shown
         if not shown:
             link.waiting.discard(id)
         link.send("shown", id=id, ok=shown, detail=detail)
 
-    def _settle(self, link: MachineLink, message: dict[str, Any]) -> None:
+    def _told_end(self, link: MachineLink, message: dict[str, Any]) -> None:
+        """A request has ended, or more is known of one that had."""
         outcome = from_plain(Outcome, message.get("outcome"))
+        is_update = message["t"] == "update"
         if len(json.dumps(message["outcome"])) > MAX_OUTCOME:
+            if is_update:
+                return
             outcome = outcome.bare()
         # An end that is told again changes a card again: the app's limits are for all.
-        if outcome.id in link.waiting or self._may_send(link.machine.id):
+        is_first = not is_update and outcome.id in link.waiting
+        if is_first or self._may_send(link.machine.id):
             link.waiting.discard(outcome.id)
+            take = self.cards.update if is_update else self.cards.settle
             who = link.machine.name_of(outcome.who)
-            self.take(link, self.cards.settle(link.machine.id, outcome, who))
-
-    def _update(self, link: MachineLink, message: dict[str, Any]) -> None:
-        """A machine knows what came of a request of its own that has ended."""
-        outcome = from_plain(Outcome, message.get("outcome"))
-        is_short = len(json.dumps(message["outcome"])) <= MAX_OUTCOME
-        if is_short and self._may_send(link.machine.id):
-            who = link.machine.name_of(outcome.who)
-            self.take(link, self.cards.update(link.machine.id, outcome, who))
+            self.take(link, take(link.machine.id, outcome, who))
 
     def _notice(self, link: MachineLink, message: dict[str, Any]) -> None:
         said = message.get("notice")
@@ -557,10 +530,8 @@ class Hub:
 
     def _may_send(self, machine: str) -> bool:
         """Whether a machine may make us send: the app's limits are everybody's."""
-        pace = self._paces.pop(machine, None) or RateLimit(MACHINE_LIMIT)
-        self._paces[machine] = pace
-        if len(self._paces) > MAX_PACES:
-            self._paces.popitem(last=False)
+        pace = self._paces.get(machine) or RateLimit(MACHINE_LIMIT)
+        remember(self._paces, machine, pace, MAX_PACES)
         if pace.wait(self.clock()) > 0:
             return False
         pace.note(self.clock())
@@ -620,79 +591,50 @@ class Hub:
         replica, now = location.replica, self.clock()
         if replica in ("", self.replica):
             return bool(replica)
-        if now - self._seen_alive.get(replica, -BELIEVED_SECONDS) < BELIEVED_SECONDS:
-            return True
-        self._seen_alive = {
-            name: seen
-            for name, seen in self._seen_alive.items()
-            if now - seen < BELIEVED_SECONDS
-        }
-        is_alive = bool(await self.store.alive([replica]))
-        if is_alive:
-            self._seen_alive[replica] = now
-        return is_alive
+        seen = {r: t for r, t in self._seen_alive.items() if now - t < BELIEVED_SECONDS}
+        if replica not in seen:
+            seen.update(dict.fromkeys(await self.store.alive([replica]), now))
+        self._seen_alive = seen
+        return replica in seen
 
     async def revoke(self, id: str, by: str) -> Machine | None:
         """A machine is out, on every replica; its open cards are void."""
-        machine = await self.registry.revoke(id)
+        machine = await self.store.machine(id)
         if machine is None:
             return None
+        await self.store.revoke_machine(id)
         log(f"{id} {machine.name} is revoked by {by}")
         self.record({"event": "revoked", "id": id, "who": by})
         for sent in await self.store.cards_of(id):
             self.go(self.cards.settle(id, self.gone(sent.ask, revoked=True)))
-        await self.store.drop_location(id)
         return machine
 
     async def listing(self, owner: str = "") -> list[dict[str, Any]]:
         """Every machine, or those of one person, as `machines --json` shows them."""
-        machines = [
-            machine
-            for machine in await self.store.machines()
-            if owner in ("", machine.owner)
-        ]
+        machines = await self.store.machines()
+        machines = [each for each in machines if owner in ("", each.owner)]
         census = await self.store.census([machine.id for machine in machines])
-        replicas = {location.replica for location, _ in census if location}
+        replicas = {last.replica for last, _ in census if last}
         alive = await self.store.alive(sorted(replicas))
         return [
-            self._row(machine, location, alive, waiting)
-            for machine, (location, waiting) in zip(machines, census)
+            {
+                "id": machine.id,
+                "name": machine.name,
+                "owner": machine.owner,
+                "address": last.address if last else machine.address,
+                "connected": last is not None and last.replica in alive,
+                "since": round(self.now() - last.since) if last else 0,
+                "waiting": waiting,
+            }
+            for machine, (last, waiting) in zip(machines, census)
         ]
-
-    def _row(
-        self, machine: Machine, last: Location | None, alive: set[str], waiting: int
-    ) -> dict[str, Any]:
-        return {
-            "id": machine.id,
-            "name": machine.name,
-            "owner": machine.owner,
-            "address": last.address if last else machine.address,
-            "connected": last is not None and last.replica in alive,
-            "since": round(self.now() - last.since) if last else 0,
-            "waiting": waiting,
-        }
-
-    def tell(self, who: str, said: str) -> None:
-        """A short card of the gateway's own."""
-        self.cards.send(who, note_card(said, self.language))
-
-    def gauges(self) -> dict[str, tuple[str, float]]:
-        """What is true right now, for `/metrics`."""
-        return {
-            "feishuperm_machines": ("Connected machines.", len(self.connected)),
-            "feishuperm_waiting": (
-                "Requests of connected machines that wait.",
-                sum(len(link.waiting) for link in self.connected.values()),
-            ),
-            "feishuperm_engine_up": ("Whether the engine answers.", self.store.ready),
-        }
 
 
 _MESSAGES: dict[str, Callable[[Hub, MachineLink, dict[str, Any]], None]] = {
     "rotated": Hub._rotated,
     "ask": Hub._ask,
-    "settle": Hub._settle,
-    "update": Hub._update,
+    "settle": Hub._told_end,
+    "update": Hub._told_end,
     "notice": Hub._notice,
     "receipt": lambda hub, *said: hub.taps.receipt(*said),
 }

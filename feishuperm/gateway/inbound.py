@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from feishuperm.app import chat
@@ -19,19 +20,12 @@ from feishuperm.app.cards import PassRow, passes_card
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import is_nonce, is_old, read_event, said_in, toast
 from feishuperm.gateway.hub import Hub
-from feishuperm.gateway.machine_cards import (
-    JOIN,
-    REFUSE,
-    RENAME,
-    REVOKE,
-    join_card,
-    machines_card,
-    note_card,
-)
+from feishuperm.gateway.machines import JOIN, REFUSE, note_card
 from feishuperm.gateway.store import Machine, StoreDown
+from feishuperm.lib.feishu import callback_button, card_frame, div, note, plain
 from feishuperm.lib.log import log
 from feishuperm.lib.task import run
-from feishuperm.messages import msg
+from feishuperm.messages import msg, pmsg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Receipt
 from feishuperm.models.fields import decoded, part_at, text_at
@@ -43,6 +37,13 @@ PROBLEM = msg(
     "another program holds connections of this Feishu app and takes taps away: "
     "stop it, or let all gateways share FEISHUPERM_ENGINE"
 )
+NOT_YOURS = msg("This machine is not yours")
+NO_MACHINE = msg(
+    "No machine yet. Run feishuperm join there and send me its six digits."
+)
+NOT_LISTED = msg("You are not on this gateway's list (GATEWAY_OWNERS)")
+REVOKE, RENAME = "revoke", "rename"  # buttons
+MOST = 14  # machines on one card: Feishu takes 200 elements, and each has 13
 MOST_ASKED = 50  # machines of one person that a command goes to
 MOST_PASSES = 60  # on one card: Feishu takes 200 elements
 PASS_PARTS = 3  # id, words, end
@@ -52,31 +53,18 @@ PROMPT_SECONDS = 0.4
 class Inbound:
     """Every message of the platform, understood and answered."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        language: str,
-        wall: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._language = language
-        self._wall = wall
-        self._clock = clock
-        self._replies = chat.Replies(hub.say, clock, "gateway")
+        self.say = hub.say
+        self._language = hub.language
+        self._replies = chat.Replies(hub.say, hub.clock, "gateway")
 
     def deliver(self, delivery: Any, answer: Callable[[dict[str, Any]], bool]) -> None:
         """A message of the platform; taps are answered when they are carried."""
         event = read_event(delivery.payload)
         kind = text_at(event, "header", "event_type")
         if kind == "card.action.trigger":
-
-            def failed(error: Exception) -> None:
-                if not isinstance(error, StoreDown):
-                    log(f"a tap failed: {type(error).__name__}: {error}", "error")
-                answer(toast("warning", self._hub.say("Please tap again")))
-
-            run(self._answer_tap(event, answer), failed)
+            run(self._answer_tap(event, answer), partial(self._tap_failed, answer))
             return
         answer({})  # first: what a text leads to is told by texts
         if kind == "im.message.receive_v1":
@@ -87,55 +75,60 @@ class Inbound:
     ) -> None:
         answer(await self._tap(event))
 
+    def _tap_failed(
+        self, answer: Callable[[dict[str, Any]], bool], error: Exception
+    ) -> None:
+        if not isinstance(error, StoreDown):
+            log(f"a tap failed: {type(error).__name__}: {error}", "error")
+        answer(toast("warning", self.say("Please tap again")))
+
     async def _tap(self, event: dict[str, Any]) -> dict[str, Any]:
         who = text_at(event, "event", "operator", "open_id")
         action = part_at(event, "event", "action")
         value = part_at(action, "value")
         name = text_at(value, "action")
-        if name in (JOIN, REFUSE) and not text_at(value, "digest"):
-            return await self._paired(who, value)
-        if name == REVOKE and text_at(value, "id") and not text_at(value, "digest"):
-            return await self._end_pass(who, value)
-        if name in (REVOKE, RENAME) and not text_at(value, "digest"):
-            return await self._own_machine(who, value, action)
+        if not text_at(value, "digest"):  # on no request's card
+            if name in (JOIN, REFUSE):
+                return await self._paired(who, value)
+            if name == REVOKE and text_at(value, "id"):
+                return await self._end_pass(who, value)
+            if name in (REVOKE, RENAME):
+                return await self._own_machine(who, value, action)
         return await self._hub.taps.tap(event)
 
     # Pairing.
 
     async def _paired(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
         """The answer to "send this machine's requests to you?"."""
-        say, registry = self._hub.say, self._hub.registry
+        say, pairing = self.say, self._hub.pairing
         over = toast("warning", say("This pairing is over: run feishuperm join again"))
         joining = await self._hub.store.asked(text_at(value, "id"))
         if joining is None or not is_nonce(value, joining.nonce):
             return over
         if joining.who.startswith("ou_") and joining.who != who:
             return toast("error", say("This card is for somebody else"))
-        if not registry.may_join(who):
-            return toast(
-                "error", say("You are not on this gateway's list (GATEWAY_OWNERS)")
-            )
+        if not pairing.may_join(who):
+            return toast("error", say(NOT_LISTED))
         if not await self._hub.store.spend_asked(joining.id):
             return over
         if text_at(value, "action") == REFUSE:
-            done = say("{name} was not added", name=joining.name)
-            return toast("info", done, note_card(done, self._language))
-        name = await self._hub.cards.name_of(who)
-        if not await self._hub.pairing.confirmed(joining, who, name):
-            return over
-        done = say("{name} is added", name=joining.name)
-        return toast("success", done, note_card(done, self._language))
+            kind, done = "info", say("{name} was not added", name=joining.name)
+        else:
+            name = await self._hub.cards.name_of(who)
+            if not await pairing.confirmed(joining, who, name):
+                return over
+            kind, done = "success", say("{name} is added", name=joining.name)
+        return toast(kind, done, note_card(done, self._language))
 
     async def _code(self, code: str, who: str) -> str:
         """A pairing code: ask on a card before anything happens."""
-        registry = self._hub.registry
-        if not registry.may_join(who):
-            return self._hub.say("You are not on this gateway's list (GATEWAY_OWNERS)")
-        joining = await registry.spend_code(code, who)
+        pairing = self._hub.pairing
+        if not pairing.may_join(who):
+            return self.say(NOT_LISTED)
+        joining = await pairing.spend_code(code, who)
         if isinstance(joining, str):
-            return self._hub.say(joining)
-        asked = await registry.ask(joining, who)
-        self._hub.cards.send(who, join_card(asked, self._language))
+            return self.say(joining)
+        await pairing.ask(joining, who)
         return ""
 
     # One's own machines.
@@ -143,19 +136,17 @@ class Inbound:
     async def _own_machine(
         self, who: str, value: dict[str, Any], action: dict[str, Any]
     ) -> dict[str, Any]:
-        hub = self._hub
+        hub, say = self._hub, self.say
         machine = await hub.store.machine(text_at(value, "machine"))
         if machine is None or machine.owner != who:
-            return toast("error", hub.say("This machine is not yours"))
+            return toast("error", say(NOT_YOURS))
         if text_at(value, "action") == REVOKE:
             await hub.revoke(machine.id, who)
-            said = hub.say("{machine} is revoked", machine=machine.name)
+            said = say("{machine} is revoked", machine=machine.name)
         else:
             name = text_at(action, "form_value", "name")
-            renamed = await hub.registry.rename(machine.id, name)
-            said = hub.say(
-                "Its name is {machine} now", machine=renamed.name if renamed else ""
-            )
+            renamed = await hub.pairing.rename(machine.id, name)
+            said = say("Its name is {machine} now", machine=(renamed or machine).name)
         rows = await hub.listing(who)
         return toast("success", said, machines_card(rows, self._language))
 
@@ -167,7 +158,7 @@ class Inbound:
         is_user = text_at(event, "event", "sender", "sender_type") == "user"
         message_id = text_at(message, "message_id")
         private = text_at(message, "chat_type") == "p2p"
-        if not is_user or not who or not private or is_old(message, self._wall()):
+        if not is_user or not who or not private or is_old(message, self._hub.wall()):
             return
         if not await self._hub.store.is_new_event(message_id):
             return
@@ -175,7 +166,7 @@ class Inbound:
         try:
             reply = await self._respond(said, who, message)
         except StoreDown:
-            reply = self._hub.say(msg("Please tap again"))
+            reply = self.say("Please tap again")
         if reply:
             self._hub.cards.reply(message_id, reply)
 
@@ -195,18 +186,17 @@ class Inbound:
 
     async def _reply_to(self, sent: OpenCard, said: str, who: str) -> str:
         """A text below a card is an answer, if it can be read as one."""
-        say = self._hub.say
         machine = await self._hub.store.machine(sent.machine)
         if machine is None or machine.owner != who:
-            return say("This machine is not yours")
+            return self.say(NOT_YOURS)
         if sent.shared:
-            return say("That card holds several requests: please tap its buttons.")
+            return self.say("That card holds several requests: please tap its buttons.")
         answer = self._replies.read(sent, said, who)
         if isinstance(answer, str):
             return answer
         location = await self._hub.store.location(machine.id)
         _, told = await self._hub.taps.carry(
-            machine, location, sent, answer, self._clock()
+            machine, location, sent, answer, self._hub.clock()
         )
         return text_at(told, "toast", "content")
 
@@ -217,83 +207,67 @@ class Inbound:
         said, name = chat.names_machine(said, [machine.name for machine in own])
         command = chat.read_command(said)
         if command is None or command.name == "help":
-            return self._hub.say(
-                msg(
-                    "Send six digits to add a machine, `machines` to see and revoke "
-                    "them; reply to a card to answer it. Commands: status, "
-                    "mute [machine] [time], on, passes, undo."
-                )
+            return self.say(
+                "Send six digits to add a machine, `machines` to see and revoke "
+                "them; reply to a card to answer it. Commands: status, "
+                "mute [machine] [time], on, passes, undo."
             )
         machines = [machine for machine in own if name in ("", machine.name)]
         if not machines:
-            return self._hub.say(
-                msg(
-                    "No machine yet. Run feishuperm join there and send me its "
-                    "six digits."
-                )
-            )
+            return self.say(NO_MACHINE)
         return await _CHAT[command.name](self, machines, command, who)
 
     async def _machines_of(self, who: str) -> list[Machine]:
         machines = await self._hub.store.machines()
         return [machine for machine in machines if machine.owner == who][:MOST_ASKED]
 
-    async def _status(
+    async def _tell(
         self, machines: list[Machine], command: chat.Command, who: str
     ) -> str:
-        told = await self._hub.taps.command_all(machines, "status", who)
-        none = self._hub.say(msg("Nothing is waiting"))
-        return self._each(told, lambda r: chat.listed(list(r.outcome.lines), none))
-
-    async def _undo(
-        self, machines: list[Machine], command: chat.Command, who: str
-    ) -> str:
-        told = await self._hub.taps.command_all(machines, "undo", who)
-        say = self._hub.say
-        return self._each(told, lambda r: chat.undone(say, r.outcome.lines, r.error))
-
-    def _each(
-        self,
-        told: list[tuple[Machine, Receipt | None]],
-        words: Callable[[Receipt], str],
-    ) -> str:
-        """What each machine told, below its name."""
+        """What each machine tells, below its name: pending requests, what is undone."""
+        told = await self._hub.taps.command_all(machines, command.name, who)
         return "\n".join(
-            f"{machine.name}:\n{words(receipt)}"
-            if receipt is not None and receipt.status == statuses.TOLD
-            else self._untold(machine, receipt)
+            f"{machine.name}:\n{self._words(command.name, receipt)}"
+            if receipt.status == statuses.TOLD
+            else f"{machine.name}: {receipt.error}"
+            if receipt.status
+            else self.say("{machine} is not connected", machine=machine.name)
             for machine, receipt in told
         )
 
-    def _untold(self, machine: Machine, receipt: Receipt | None) -> str:
-        if receipt is not None:
-            return f"{machine.name}: {receipt.error}"
-        return self._hub.say(msg("{machine} is not connected"), machine=machine.name)
+    def _words(self, name: str, receipt: Receipt) -> str:
+        lines = receipt.outcome.lines
+        if name == "undo":
+            return chat.undone(self.say, lines, receipt.error)
+        return chat.listed(list(lines), self.say("Nothing is waiting"))
 
     async def _passes(
         self, machines: list[Machine], command: chat.Command, who: str
     ) -> str:
         if command.revoked:
             count = await self._revoke(machines, command.revoked, who)
-            return self._hub.say(msg("{count} passes revoked"), count=count)
-        rows = await self._pass_rows(machines, who)
-        if not rows:
-            return self._hub.say(msg("There are no passes"))
-        self._hub.cards.send(who, self._passes_card(rows))
+            return self.say("{count} passes revoked", count=count)
+        card = await self._passes_card(machines, who)
+        if card is None:
+            return self.say("There are no passes")
+        self._hub.cards.send(who, card)
         return ""
 
-    async def _pass_rows(self, machines: list[Machine], who: str) -> list[PassRow]:
+    async def _passes_card(
+        self, machines: list[Machine], who: str, is_empty_too: bool = False
+    ) -> dict[str, Any] | None:
         told = await self._hub.taps.command_all(machines, "passes", who)
-        return [
+        rows = [
             PassRow(str(row[0]), str(row[1]), str(row[2]), machine.id, machine.name)
             for machine, receipt in told
             if receipt is not None and receipt.status == statuses.TOLD
             for row in map(decoded, receipt.outcome.lines)
             if isinstance(row, list) and len(row) == PASS_PARTS
-        ][:MOST_PASSES]
-
-    def _passes_card(self, rows: list[PassRow]) -> dict[str, Any]:
-        return passes_card(rows, secrets.token_urlsafe(12), self._language)
+        ]
+        if not rows and not is_empty_too:
+            return None
+        nonce = secrets.token_urlsafe(12)
+        return passes_card(rows[:MOST_PASSES], nonce, self._language)
 
     async def _revoke(self, machines: list[Machine], id: str, who: str) -> int:
         """End a pass, or all; how many ended."""
@@ -306,13 +280,13 @@ class Inbound:
         own, id = await self._machines_of(who), text_at(value, "machine")
         machines = [machine for machine in own if id in ("", machine.id)]
         if not machines:
-            return toast("error", self._hub.say(msg("This machine is not yours")))
-        began = self._clock()
+            return toast("error", self.say(NOT_YOURS))
+        began = self._hub.clock()
         count = await self._revoke(machines, text_at(value, "id"), who)
         card = None
-        if self._clock() - began < PROMPT_SECONDS:  # a tap has three seconds
-            card = self._passes_card(await self._pass_rows(own, who))
-        said = self._hub.say(msg("{count} passes revoked"), count=count)
+        if self._hub.clock() - began < PROMPT_SECONDS:  # a tap has three seconds
+            card = await self._passes_card(own, who, is_empty_too=True)
+        said = self.say("{count} passes revoked", count=count)
         return toast("success" if count else "info", said, card)
 
     async def _mute(
@@ -324,20 +298,62 @@ class Inbound:
         for machine in machines:
             await self._hub.store.mute(machine.id, until)
         if is_over:
-            return self._hub.say(msg("On again."))
+            return self.say("On again.")
         moment = time.strftime("%m-%d %H:%M", time.localtime(until))
-        return self._hub.say(
-            msg("Muted until {time}; requests stay in the terminal."), time=moment
+        return self.say(
+            "Muted until {time}; requests stay in the terminal.", time=moment
         )
 
 
 _CHAT: dict[str, Callable[..., Coroutine[Any, None, str]]] = {
-    "status": Inbound._status,
+    "status": Inbound._tell,
     "passes": Inbound._passes,
-    "undo": Inbound._undo,
+    "undo": Inbound._tell,
     "mute": Inbound._mute,
     "on": Inbound._mute,
 }
+
+
+def machines_card(rows: list[dict[str, Any]], language: str) -> dict[str, Any]:
+    """One's own machines, to rename and to revoke."""
+    elements: list[dict[str, Any]] = []
+    for row in rows[:MOST]:
+        elements += _machine(row, partial(text, language))
+    if not rows:
+        elements = [div(text(language, NO_MACHINE))]
+    elif len(rows) > MOST:
+        elements.append(note(text(language, "{count} more", count=len(rows) - MOST)))
+    title = text(language, "My machines")
+    return card_frame(title, "", "blue", str(len(rows)), elements)
+
+
+def _machine(row: dict[str, Any], say: Callable[..., str]) -> list[dict[str, Any]]:
+    moment = time.strftime("%m-%d %H:%M", time.localtime(time.time() - row["since"]))
+    key = (
+        msg("connected since {time}") if row["connected"] else msg("away since {time}")
+    )
+    state = say(key, time=moment)
+    words = say(
+        "Revoke {machine}? Its requests come here no more; open cards are void.",
+        machine=row["name"],
+    )
+    value = {"machine": row["id"], "action": REVOKE}
+    revoke = {
+        **callback_button(say(pmsg("machine", "Revoke")), "danger", value),
+        "confirm": {"title": plain(row["name"]), "text": plain(words)},
+    }
+    rename = {
+        **callback_button(say("Rename"), "default", {**value, "action": RENAME}),
+        "name": f"submit_{row['id']}",
+        "form_action_type": "submit",
+    }
+    entry = {
+        "tag": "input", "name": "name", "width": "fill", "max_length": 40,
+        "default_value": row["name"],
+    }  # fmt: skip
+    form = {"tag": "form", "name": f"form_{row['id']}", "elements": [entry, rename]}
+    facts = f"{row['address']} · {state} · {row['id']}"
+    return [div(row["name"]), note(facts), form, revoke, {"tag": "hr"}]
 
 
 class SecondConnection:

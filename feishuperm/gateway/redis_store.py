@@ -3,7 +3,9 @@
     redis://[user:password@]host[:port][/db]       rediss:// the same over TLS
 
 What is kept where, and the operations, are told in `store`; the steps of one are one
-batch of commands.  One connection is for commands, another waits for the bus.
+batch of commands: a table is a hash, a text a key with its end, the bus a stream, and
+every name begins with `fp:<app id>:`.  One connection is for commands, another waits
+for the bus.
 
 A batch is promised its replies.  A reply that comes too late would answer the next
 command, so a connection on which one was late is closed; every promise still open then
@@ -17,13 +19,13 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Optional
 from urllib.parse import unquote, urlsplit
 
 from feishuperm.errors import FeishupermError, ProtocolError, SettingError
-from feishuperm.gateway.store import Step, Store, StoreDown
+from feishuperm.gateway.store import Batch, Store, StoreDown
 from feishuperm.lib.log import log
 from feishuperm.lib.post import trusting
 from feishuperm.lib.task import Promise, run
@@ -37,6 +39,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between tries
 RUN_SECONDS = 1.0  # of the 2.5 that a tap has
 BLOCK_SECONDS = 2.0  # of one read of the bus: as soon as that a dead line is noticed
 COUNT = 500  # entries read at once
+BUS_LENGTH = 10_000  # entries that the bus keeps, about
 NOTHING = "0-0"
 # After these the server is another one, or not itself: look for it again.
 MOVED = frozenset(("READONLY", "MASTERDOWN", "UNBLOCKED", "NOREPLICAS", "NOAUTH"))
@@ -73,6 +76,7 @@ class RedisSocket(Connection):
         super().__init__(loop, sock)
 
     def run(self, commands: Sequence[Sequence[Part]], seconds: float) -> Replies:
+        """Send a batch, and promise its replies."""
         # First, for it may raise: a batch that never left would be given the replies
         # of the next one.
         data = b"".join(command(*parts) for parts in commands)
@@ -133,25 +137,12 @@ class RedisLine(OutgoingConnection):
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         super().__init__(loop, lambda: (dial(),), on_change, backoff)
         self._fatal = fatal
-        self._live: RedisSocket | None = None
+        self.live: RedisSocket | None = None
 
     def close(self) -> None:
         self.state = CLOSED
-        if self._live is not None:
-            self._live.close()
-
-    def run(self, commands: Sequence[Sequence[Part]], seconds: float) -> Replies:
-        """Send a batch, and promise its replies."""
-        if self._live is not None:
-            return self._live.run(commands, seconds)
-        promise = Replies()
-        promise.resolve(None)
-        return promise
-
-    def drop(self, problem: str) -> None:
-        """This connection is of no use: get another one."""
-        if self._live is not None:
-            self._live.drop(problem)
+        if self.live is not None:
+            self.live.close()
 
     def _failed(self, error: Exception) -> None:
         super()._failed(error)
@@ -159,12 +150,12 @@ class RedisLine(OutgoingConnection):
             self._fatal(error)
 
     def _connected(self, dialled: tuple[socket.socket]) -> None:
-        self._live = RedisSocket(self._loop, dialled[0], self._ended)
+        self.live = RedisSocket(self._loop, dialled[0], self._ended)
         self._backoff.worked()
         self._enter(UP, "")
 
     def _ended(self) -> None:
-        ended, self._live = self._live, None
+        ended, self.live = self.live, None
         if ended is not None and self.state != CLOSED:
             why = ended.problem or msg("the connection was cut")
             self._wait(why, self._backoff.failed())
@@ -181,6 +172,7 @@ class RedisStore(Store):
         wall: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(app_id, secret, wall)
+        self._prefix = f"fp:{app_id}:"
         self._commands = connect(lambda: None)
         self._reader = connect(self._reader_changed)
         self._last = ""  # id of the last entry that was read; empty: not asked yet
@@ -203,23 +195,19 @@ class RedisStore(Store):
         self._commands.close()
         self._reader.close()
 
-    async def _do(self, *steps: Step) -> list[Any]:
-        named = [self._named(step) for step in steps]
-        replies = await self._run(self._commands, named, RUN_SECONDS)
-        try:
-            return [
-                READERS.get(step[0], _text)(reply)
-                for step, reply in zip(steps, replies)
-            ]
-        except (ValueError, TypeError, AttributeError):
-            raise StoreDown("nonsense") from None
+    def _batch(self) -> Batch:
+        return RedisBatch(self._prefix, partial(self._run, self._commands))
 
     async def _run(
-        self, line: RedisLine, commands: Sequence[Step], seconds: float
+        self,
+        line: RedisLine,
+        commands: Sequence[Sequence[Part]],
+        seconds: float = RUN_SECONDS,
     ) -> list[Any]:
         """The replies to some commands. Raises StoreDown."""
-        replies = await line.run(commands, seconds)
-        if replies is None:
+        live = line.live
+        replies = None if live is None else await live.run(commands, seconds)
+        if live is None or replies is None:
             raise StoreDown(line.detail)
         failures = [reply for reply in replies if isinstance(reply, Failure)]
         said = str(failures[0]) if failures else ""
@@ -229,7 +217,7 @@ class RedisStore(Store):
         if said != was:
             log(f"the engine refuses: {said}", "error")
         if failures[0].code in MOVED or line is self._reader:
-            line.drop(said)
+            live.drop(said)
         raise StoreDown(said)
 
     # The bus.
@@ -242,7 +230,7 @@ class RedisStore(Store):
         """Hear the bus for as long as this connection is up."""
         bus = self._prefix + "bus"
         newest = "XREVRANGE", bus, "+", "-", "COUNT", 1
-        (entries,) = await self._run(self._reader, [newest], RUN_SECONDS)
+        (entries,) = await self._run(self._reader, [newest])
         self._find_place(entries[0][0].decode() if entries else NOTHING)
         while True:
             read = ("XREAD", "COUNT", COUNT, "BLOCK", int(BLOCK_SECONDS * 1000),
@@ -283,26 +271,95 @@ def _place(id: str) -> tuple[int, int]:
     return int(first), int(second or 0)
 
 
-def _text(reply: Any) -> Any:
-    is_text = isinstance(reply, bytes)
-    return reply.decode(errors="surrogatepass") if is_text else reply
+class RedisBatch:
+    """The commands that some steps are, and what makes answers of their replies."""
+
+    def __init__(
+        self, prefix: str, run: Callable[[list[Any]], Awaitable[list[Any]]]
+    ) -> None:
+        self._prefix = prefix
+        self._run = run
+        self._commands: list[tuple[Part, ...]] = []
+        self._readers: list[Callable[[Any], Any] | None] = []
+
+    async def done(self) -> list[Any]:
+        replies = await self._run(self._commands)
+        try:
+            return [
+                reader(reply)
+                for reader, reply in zip(self._readers, replies)
+                if reader is not None
+            ]
+        except (ValueError, TypeError, AttributeError):
+            raise StoreDown("nonsense") from None
+
+    def _add(
+        self, reader: Callable[[Any], Any] | None, verb: str, name: str, *parts: Part
+    ) -> RedisBatch:
+        self._commands.append((verb, self._prefix + name, *parts))
+        self._readers.append(reader)
+        return self
+
+    def put(self, table: str, row: str, text: str) -> RedisBatch:
+        return self._add(None, "HSET", table, row, text)
+
+    def drop(self, table: str, row: str) -> RedisBatch:
+        return self._add(None, "HDEL", table, row)
+
+    def clear(self, table: str) -> RedisBatch:
+        return self._add(None, "DEL", table)
+
+    def row(self, table: str, row: str) -> RedisBatch:
+        return self._add(_text, "HGET", table, row)
+
+    def rows(self, table: str) -> RedisBatch:
+        return self._add(_texts, "HGETALL", table)
+
+    def size(self, table: str) -> RedisBatch:
+        return self._add(int, "HLEN", table)
+
+    def keep(self, name: str, text: str, seconds: int) -> RedisBatch:
+        return self._add(None, "SET", name, text, "EX", seconds)
+
+    def claim(self, name: str, text: str, seconds: int) -> RedisBatch:
+        return self._add(bool, "SET", name, text, "NX", "EX", seconds)
+
+    def text(self, name: str) -> RedisBatch:
+        return self._add(_text, "GET", name)
+
+    def forget(self, name: str) -> RedisBatch:
+        return self._add(bool, "DEL", name)
+
+    def count(self, name: str, by: int, seconds: int) -> RedisBatch:
+        self._add(None, "SET", name, "0", "NX", "EX", seconds)
+        return self._add(int, "INCRBY", name, by)
+
+    def extend(self, name: str, seconds: int) -> RedisBatch:
+        return self._add(None, "EXPIRE", name, seconds)
+
+    def clock(self) -> RedisBatch:
+        self._commands.append(("TIME",))
+        self._readers.append(_moment)
+        return self
+
+    def tell(self, entry: str) -> RedisBatch:
+        return self._add(
+            None, "XADD", "bus", "MAXLEN", "~", BUS_LENGTH, "*", "d", entry
+        )
+
+
+def _text(reply: bytes | None) -> str | None:
+    return None if reply is None else reply.decode(errors="surrogatepass")
 
 
 def _texts(reply: list[bytes]) -> dict[str, str]:
-    return {_text(field): _text(text) for field, text in zip(reply[::2], reply[1::2])}
+    texts = [each.decode(errors="surrogatepass") for each in reply]
+    return dict(zip(texts[::2], texts[1::2]))
 
 
 def _moment(reply: list[bytes]) -> float:
     seconds, micros = reply
     return int(seconds) + int(micros) / 1e6
-
-
-# What makes a reply the same as a `FileStore`'s, by the command.
-READERS: dict[str, Callable[[Any], Any]] = {
-    "HGETALL": _texts,
-    "TIME": _moment,
-    "INCRBY": int,
-}
 
 
 # How it is reached: an address in, a connected socket out; blocks.

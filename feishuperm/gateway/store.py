@@ -3,7 +3,7 @@
 `FileStore` is for one gateway alone, `redis_store.RedisStore` is shared by replicas.
 What an operation writes is there before anything that depends on it is said.
 
-    kept for good                in the file, or a hash of Redis
+    kept for good                rows of tables
     machines                     id -> enrolment
     revoked                      id -> when; it outlives a late write of the enrolment
     at                           id -> where the machine is connected, since when
@@ -11,7 +11,7 @@ What an operation writes is there before anything that depends on it is said.
     cards:<machine>              request -> its card
     taps:<machine>               taps on their way to it, sealed
 
-    kept for a while             in memory, or a key of Redis with its end
+    kept for a while             texts with an end
     alive:<replica>              there while the replica lives
     feishu                       a replica that has Feishu; there while one has
     record:<machine>:<request>   a card that is settled
@@ -25,7 +25,7 @@ What an operation writes is there before anything that depends on it is said.
 
     bus                          entries that every replica hears, sealed
 
-Every name begins with `fp:<app id>:`.  `StoreDown` means: nobody knows whether it was
+An operation is one `Batch` of steps.  `StoreDown` means: nobody knows whether it was
 done, tell the person to try again.
 """
 
@@ -35,9 +35,8 @@ import hashlib
 import json
 import os
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Optional, Protocol, TypeVar
 
 from feishuperm.app.store import OpenCard, lock_app
 from feishuperm.errors import FeishupermError, FileError, PayloadError
@@ -63,11 +62,12 @@ SWEEP = 1000  # values in memory, or twice as many as last stayed, before ended 
 SEAL, SEAL_SIZE = "feishuperm bus v1", 64  # characters of a proof
 SEEN, CARRIED = "seen", "carried"  # what is known of an event
 
-JOURNALED = ("HSET", "HDEL", "DEL")
-BUS_LENGTH = 10_000  # entries that the bus keeps, about
+OLD = {"HSET": 4, "HDEL": 3, "DEL": 2}  # parts of a line as 0.2.0 wrote it
+TEXT = (str, type(None))
 
+K = TypeVar("K")
 T = TypeVar("T")
-Step = tuple[Any, ...]  # a command of Redis; its key without the app's prefix
+Line = tuple[str, str, Optional[str]]  # of the file: table, row, text or None
 
 
 class StoreDown(FeishupermError):
@@ -120,17 +120,6 @@ class Location(NamedTuple):
     can: tuple[str, ...] = ()  # what else the machine understands
 
 
-# What some operations tell at once.
-
-
-class CodeTry(NamedTuple):
-    """What is known of a code that somebody says."""
-
-    tries: int  # by this person, this one included
-    wrong: int  # codes by everybody
-    joining: Joining | None
-
-
 class TapFacts(NamedTuple):
     """Everything that a tap is judged by."""
 
@@ -141,20 +130,40 @@ class TapFacts(NamedTuple):
     location: Location | None
 
 
-class Store:
-    """The operations, and the bus.
+class Batch(Protocol):
+    """Steps that a store takes together; those that ask have an answer each."""
 
-    Each is made of steps, which are commands of Redis: `RedisStore` sends them in one
-    batch, `FileStore` takes them in memory and in its file.  Replies are texts,
-    numbers, or None; of HGETALL a dict, of TIME seconds.
-    """
+    def put(self, table: str, row: str, text: str) -> Batch: ...
+    def drop(self, table: str, row: str) -> Batch: ...
+    def clear(self, table: str) -> Batch: ...
+    def row(self, table: str, row: str) -> Batch: ...  # asks: its text, or None
+    def rows(self, table: str) -> Batch: ...  # asks: texts by row
+    def size(self, table: str) -> Batch: ...  # asks: how many rows
+
+    def keep(self, name: str, text: str, seconds: int) -> Batch: ...
+    def claim(self, name: str, text: str, seconds: int) -> Batch: ...
+    # The one above keeps a text if there is none, and asks whether it did.
+    def text(self, name: str) -> Batch: ...  # asks: it, or None
+    def forget(self, name: str) -> Batch: ...  # asks: whether it was there
+    def count(self, name: str, by: int, seconds: int) -> Batch: ...  # asks: the sum
+    def extend(self, name: str, seconds: int) -> Batch: ...
+
+    def clock(self) -> Batch: ...  # asks: the store's
+    def tell(self, entry: str) -> Batch: ...
+
+    async def done(self) -> list[Any]:
+        """The answers, in their order. Raises StoreDown."""
+
+
+class Store:
+    """The operations, and the bus."""
 
     def __init__(self, app_id: str, secret: str, wall: Callable[[], float]) -> None:
         self._seal_key = hashlib.sha256(f"feishuperm bus {secret}".encode()).digest()
-        self._prefix = f"fp:{app_id}:"
+        self._app_id = app_id
         self._wall = wall
         self._on_entry: Callable[[dict[str, Any]], object] = lambda entry: None
-        self._heard: OrderedDict[str, None] = OrderedDict()  # what is read twice
+        self._heard: dict[str, None] = {}  # what is read twice
 
     @property
     def problem(self) -> str:
@@ -165,17 +174,8 @@ class Store:
     def ready(self) -> bool:
         return not self.problem
 
-    async def _do(self, *steps: Step) -> list[Any]:
-        """Take some steps together. Raises StoreDown."""
+    def _batch(self) -> Batch:
         raise NotImplementedError
-
-    async def _one(self, *step: Any) -> Any:
-        """The reply to one step. Raises StoreDown."""
-        return (await self._do(step))[0]
-
-    def _named(self, step: Step) -> Step:
-        """A step with its key as it is in the store."""
-        return (*step[:1], *(self._prefix + key for key in step[1:2]), *step[2:])
 
     # Seals, the bus.
 
@@ -187,12 +187,9 @@ class Store:
         """Tell of an entry, once."""
         said = self.unsealed(entry)
         id = said.get("e", "")
-        if id in self._heard:
-            return
-        self._heard[id] = None
-        if len(self._heard) > REMEMBERED:
-            self._heard.popitem(last=False)
-        self._on_entry(said)
+        if id not in self._heard:
+            remember(self._heard, id, None, REMEMBERED)
+            self._on_entry(said)
 
     def sealed(self, value: Any) -> str:
         """A value as only a gateway of this app can have written it.
@@ -218,10 +215,9 @@ class Store:
         """
         return prove(self._seal_key, *parts)[:24]
 
-    def _tell(self, kind: str, **parts: Any) -> Step:
-        """The step that tells every replica something."""
-        entry = self.sealed({"e": os.urandom(8).hex(), "k": kind, **parts})
-        return "XADD", "bus", "MAXLEN", "~", BUS_LENGTH, "*", "d", entry
+    def _entry(self, kind: str, **parts: Any) -> str:
+        """What tells every replica something."""
+        return self.sealed({"e": os.urandom(8).hex(), "k": kind, **parts})
 
     # Machines.
 
@@ -231,64 +227,59 @@ class Store:
         A revoke is a row of its own, for ever: a replica that had read the machine
         before may write it back after.
         """
-        raw, revoked = await self._do(("HGET", "machines", id), ("HGET", "revoked", id))
+        steps = self._batch().row("machines", id).row("revoked", id)
+        raw, revoked = await steps.done()
         return read(Machine, raw) if revoked is None else None
 
     async def machines(self) -> list[Machine]:
         """Every machine, the oldest first."""
-        rows, revoked = await self._do(("HGETALL", "machines"), ("HGETALL", "revoked"))
-        machines = [read(Machine, rows[id]) for id in rows if id not in revoked]
-        kept = [machine for machine in machines if machine is not None]
-        return sorted(kept, key=lambda machine: machine.created)
+        rows, revoked = await self._batch().rows("machines").rows("revoked").done()
+        machines = _read_all(Machine, [rows[id] for id in rows if id not in revoked])
+        return sorted(machines, key=lambda machine: machine.created)
 
     async def is_revoked(self, id: str) -> bool:
-        return await self._one("HGET", "revoked", id) is not None
+        return await _one(self._batch().row("revoked", id)) is not None
 
     async def put_machine(self, machine: Machine) -> None:
-        await self._do(_enrol(machine))
+        await self._enrol(machine).done()
+
+    def _enrol(self, machine: Machine) -> Batch:
+        return self._batch().put("machines", machine.id, as_text(machine))
 
     async def rename_machine(self, machine: Machine) -> None:
         """Keep a machine by its new name, and tell every replica."""
-        told = self._tell("renamed", machine=machine.id, name=machine.name)
-        await self._do(_enrol(machine), told)
+        entry = self._entry("renamed", machine=machine.id, name=machine.name)
+        await self._enrol(machine).tell(entry).done()
 
     async def revoke_machine(self, id: str) -> None:
         """Forget a machine, here and on every replica."""
-        await self._do(
-            ("HSET", "revoked", id, str(round(self._wall()))),
-            ("HDEL", "machines", id),
-            ("DEL", f"taps:{id}"),
-            ("HDEL", "muted", id),
-            self._tell("revoked", machine=id),
-        )
+        steps = self._batch().put("revoked", id, str(round(self._wall())))
+        steps.drop("machines", id).drop("at", id).drop("muted", id)
+        steps.clear(f"taps:{id}")
+        await steps.tell(self._entry("revoked", machine=id)).done()
 
     async def log_in(self, machine: Machine, location: Location) -> bool:
         """A machine is here, with a new key; False if it is revoked meanwhile."""
         peer, instance = location.peer, location.instance
-        *_, revoked = await self._do(
-            _enrol(machine),
-            ("HSET", "at", machine.id, as_text(location)),
-            self._tell("login", machine=machine.id, peer=peer, instance=instance),
-            ("HGET", "revoked", machine.id),
-        )
+        entry = self._entry("login", machine=machine.id, peer=peer, instance=instance)
+        steps = self._enrol(machine).put("at", machine.id, as_text(location))
+        (revoked,) = await steps.tell(entry).row("revoked", machine.id).done()
         return revoked is None
 
     # Where they are, and which replicas live.
 
     async def location(self, id: str) -> Location | None:
-        return read(Location, await self._one("HGET", "at", id))
+        return read(Location, await _one(self._batch().row("at", id)))
 
     async def put_location(self, id: str, location: Location) -> None:
-        await self._one("HSET", "at", id, as_text(location))
-
-    async def drop_location(self, id: str) -> None:
-        await self._one("HDEL", "at", id)
+        await self._batch().put("at", id, as_text(location)).done()
 
     async def census(self, ids: Sequence[str]) -> list[tuple[Location | None, int]]:
         """Where each machine is, and how many of its cards are out."""
-        rows, *counts = await self._do(
-            ("HGETALL", "at"), *(("HLEN", f"cards:{id}") for id in ids)
-        )
+        steps = self._batch().rows("at")
+        for id in ids:
+            steps.size(f"cards:{id}")
+        rows, *counts = await steps.done()
         return [(read(Location, rows.get(id)), n) for id, n in zip(ids, counts)]
 
     async def sign(self, replica: str, has_feishu: bool) -> tuple[float, str]:
@@ -296,158 +287,151 @@ class Store:
 
         Returns the store's clock, and the replica that said last that it has.
         """
-        lives = "SET", f"alive:{replica}", "1", "EX", ALIVE_SECONDS
-        holds = "SET", "feishu", replica, "EX", ALIVE_SECONDS
-        _, now, holder, *_ = await self._do(
-            lives, ("TIME",), ("GET", "feishu"), *((holds,) if has_feishu else ())
-        )
+        steps = self._batch().keep(f"alive:{replica}", "1", ALIVE_SECONDS)
+        steps.clock().text("feishu")
+        if has_feishu:
+            steps.keep("feishu", replica, ALIVE_SECONDS)
+        now, holder = await steps.done()
         return now, holder or ""
 
     async def sign_off(self, replica: str) -> None:
-        await self._one("DEL", f"alive:{replica}")
+        await self._batch().forget(f"alive:{replica}").done()
 
     async def alive(self, replicas: Sequence[str]) -> set[str]:
         """Which of these replicas live."""
         names = [name for name in replicas if name]
-        steps = [("GET", f"alive:{name}") for name in names]
-        signs = await self._do(*steps) if names else []
+        steps = self._batch()
+        for name in names:
+            steps.text(f"alive:{name}")
+        signs = await steps.done() if names else []
         return {name for name, sign in zip(names, signs) if sign is not None}
 
     async def may_warn(self, machine: str) -> bool:
         """Whether it is time to warn that a machine's key is used twice."""
-        return bool(await self._one(*_new(f"twice:{machine}", "1", TWICE_SECONDS)))
+        steps = self._batch().claim(f"twice:{machine}", "1", TWICE_SECONDS)
+        return bool(await _one(steps))
 
     async def mute(self, machine: str, until: float) -> None:
         """Its owner wants no card until then; tell the replica that holds it."""
-        told = self._tell("muted", machine=machine, until=until)
-        await self._do(("HSET", "muted", machine, repr(until)), told)
+        entry = self._entry("muted", machine=machine, until=until)
+        await self._batch().put("muted", machine, repr(until)).tell(entry).done()
 
     async def muted_until(self, machine: str) -> float:
+        raw = await _one(self._batch().row("muted", machine))
         try:
-            return float(await self._one("HGET", "muted", machine) or 0)
+            return float(raw or 0)
         except ValueError:  # somebody edited it
             return 0.0
 
     # Pairing.
 
-    def _code_key(self, code: str) -> str:
+    def _code(self, code: str) -> str:
         # Behind the app's id: the same code is another one at another gateway.
-        whole = f"{self._prefix}code:{code}"
+        whole = f"fp:{self._app_id}:code:{code}"
         return f"code:{hashlib.sha256(whole.encode()).hexdigest()}"
 
     async def open_code(self, code: str, joining: Joining) -> bool:
         """Keep a code; False if another machine has it."""
-        kept = _new(self._code_key(code), as_text(joining), CODE_SECONDS)
-        return bool(await self._one(*kept))
+        name, text = self._code(code), as_text(joining)
+        return bool(await _one(self._batch().claim(name, text, CODE_SECONDS)))
 
     async def drop_code(self, code: str) -> None:
-        await self._one("DEL", self._code_key(code))
+        await self._batch().forget(self._code(code)).done()
 
-    async def try_code(self, code: str, who: str) -> CodeTry:
-        """Count a try of somebody's, then look: many at once are not all the first."""
-        _, tries, wrong, raw = await self._do(
-            _new(f"wrong:{who}", "0", WRONG_SECONDS),
-            ("INCRBY", f"wrong:{who}", 1),
-            ("GET", "wrong"),
-            ("GET", self._code_key(code)),
-        )
-        return CodeTry(tries, int(wrong or 0), read(Joining, raw))
+    async def try_code(self, code: str, who: str) -> tuple[int, int, Joining | None]:
+        """Count a try of somebody's, then look: many at once are not all the first.
 
-    async def extend_tries(self, who: str) -> None:
-        """Remember somebody's tries for the whole time again."""
-        await self._one("EXPIRE", f"wrong:{who}", WRONG_SECONDS)
+        Returns their tries, wrong codes of everybody, and the machine.
+        """
+        steps = self._batch().count(f"wrong:{who}", 1, WRONG_SECONDS)
+        tries, wrong, raw = await steps.text("wrong").text(self._code(code)).done()
+        return tries, int(wrong or 0), read(Joining, raw)
 
-    async def count_wrong_code(self) -> None:
-        await self._do(("INCRBY", "wrong", 1), ("EXPIRE", "wrong", WRONG_SECONDS))
+    async def count_wrong_code(self, who: str) -> None:
+        """Count it for all, and remember it and their tries for the whole time."""
+        steps = self._batch().count("wrong", 1, WRONG_SECONDS)
+        steps.extend("wrong", WRONG_SECONDS).extend(f"wrong:{who}", WRONG_SECONDS)
+        await steps.done()
 
     async def spend_code(self, code: str, who: str) -> bool:
         """Forgive a try that was right; False if another was faster."""
-        forgiven = "INCRBY", f"wrong:{who}", -1
-        _, is_spent = await self._do(forgiven, ("DEL", self._code_key(code)))
+        steps = self._batch().count(f"wrong:{who}", -1, WRONG_SECONDS)
+        _, is_spent = await steps.forget(self._code(code)).done()
         return bool(is_spent)
 
     async def put_asked(self, joining: Joining) -> None:
         """Keep whom a machine's card went to."""
-        key = f"join:{joining.id}"
-        await self._one("SET", key, as_text(joining), "EX", CODE_SECONDS)
+        name = f"join:{joining.id}"
+        await self._batch().keep(name, as_text(joining), CODE_SECONDS).done()
 
     async def asked(self, id: str) -> Joining | None:
-        return read(Joining, await self._one("GET", f"join:{id}"))
+        return read(Joining, await _one(self._batch().text(f"join:{id}")))
 
     async def spend_asked(self, id: str) -> bool:
         """Whether this answer is the first."""
-        return bool(await self._one("DEL", f"join:{id}"))
+        return bool(await _one(self._batch().forget(f"join:{id}")))
 
     async def count_asked(self, who: str) -> tuple[bool, int]:
         """Whether a person was not asked lately; how many people were."""
-        is_free, _, count = await self._do(
-            _new(f"asked:{who}", "1", ASKED_SECONDS),
-            _new("asked", "0", ASKED_SECONDS),
-            ("INCRBY", "asked", 1),
-        )
+        steps = self._batch().claim(f"asked:{who}", "1", ASKED_SECONDS)
+        is_free, count = await steps.count("asked", 1, ASKED_SECONDS).done()
         return bool(is_free), count
 
     async def tell_joined(self, join: str, machine: Machine) -> None:
         """Tell the replica that holds a machine that its owner said yes."""
-        await self._do(self._tell("joined", join=join, machine=to_plain(machine)))
+        entry = self._entry("joined", join=join, machine=to_plain(machine))
+        await self._batch().tell(entry).done()
 
     # Cards.
 
     async def card(self, machine: str, id: str) -> OpenCard | None:
-        return read(OpenCard, await self._one("HGET", f"cards:{machine}", id))
+        return read(OpenCard, await _one(self._batch().row(f"cards:{machine}", id)))
 
     async def cards_of(self, machine: str) -> list[OpenCard]:
-        rows = await self._one("HGETALL", f"cards:{machine}")
-        cards = (read(OpenCard, raw) for raw in rows.values())
-        return [card for card in cards if card is not None]
+        rows = await _one(self._batch().rows(f"cards:{machine}"))
+        return _read_all(OpenCard, rows.values())
 
     async def put_card(self, card: OpenCard) -> None:
         """Keep a card; one that is out is found by its message too."""
-        table = f"cards:{card.machine}"
-        steps: list[Step] = [("HSET", table, card.ask.id, as_text(card))]
+        steps = self._batch().put(f"cards:{card.machine}", card.ask.id, as_text(card))
         if card.message_id:
             about = json.dumps([card.machine, card.ask.id])
-            key = f"message:{card.message_id}"
-            steps.append(("SET", key, about, "EX", MESSAGE_SECONDS))
-        await self._do(*steps)
+            steps.keep(f"message:{card.message_id}", about, MESSAGE_SECONDS)
+        await steps.done()
 
     async def drop_card(self, machine: str, id: str) -> None:
-        await self._one("HDEL", f"cards:{machine}", id)
+        await self._batch().drop(f"cards:{machine}", id).done()
 
     async def card_of_message(self, message_id: str) -> OpenCard | None:
         """The card that a reply belongs to."""
-        raw = await self._one("GET", f"message:{message_id}")
+        raw = await _one(self._batch().text(f"message:{message_id}"))
         return await self.card(*json.loads(raw)) if raw is not None else None
 
     async def put_record(self, card: OpenCard) -> None:
         """Keep a settled card, if this machine's records are not too much already."""
         kept, count = as_text(card), f"recorded:{card.machine}"
-        _, size = await self._do(
-            _new(count, "0", RECORD_SECONDS), ("INCRBY", count, len(kept))
-        )
-        if size <= MAX_RECORDS:
-            key = f"record:{card.machine}:{card.ask.id}"
-            await self._one("SET", key, kept, "EX", RECORD_SECONDS)
+        steps = self._batch().count(count, len(kept), RECORD_SECONDS)
+        if await _one(steps) <= MAX_RECORDS:
+            name = f"record:{card.machine}:{card.ask.id}"
+            await self._batch().keep(name, kept, RECORD_SECONDS).done()
 
     async def record(self, machine: str, id: str) -> OpenCard | None:
-        return read(OpenCard, await self._one("GET", f"record:{machine}:{id}"))
+        name = f"record:{machine}:{id}"
+        return read(OpenCard, await _one(self._batch().text(name)))
 
     # Events and taps.
 
     async def is_new_event(self, id: str) -> bool:
         """Whether an event comes for the first time; it does not again."""
-        return bool(await self._one(*_new(f"seen:{id}", SEEN, SEEN_SECONDS)))
+        steps = self._batch().claim(f"seen:{id}", SEEN, SEEN_SECONDS)
+        return bool(await _one(steps))
 
     async def tap_facts(self, event: str, machine: str, request: str) -> TapFacts:
         """Note an event, and tell everything that it is judged by."""
-        is_new, state, card, enrolled, revoked, location = await self._do(
-            _new(f"seen:{event}", SEEN, SEEN_SECONDS),
-            ("GET", f"seen:{event}"),
-            ("HGET", f"cards:{machine}", request),
-            ("HGET", "machines", machine),
-            ("HGET", "revoked", machine),
-            ("HGET", "at", machine),
-        )
+        steps = self._batch().claim(f"seen:{event}", SEEN, SEEN_SECONDS)
+        steps.text(f"seen:{event}").row(f"cards:{machine}", request)
+        steps.row("machines", machine).row("revoked", machine).row("at", machine)
+        is_new, state, card, enrolled, revoked, location = await steps.done()
         return TapFacts(
             bool(is_new),
             state == CARRIED,
@@ -461,32 +445,30 @@ class Store:
 
         Its event, if it is one, is known as carried from then on.
         """
-        carried = "SET", f"seen:{event}", CARRIED, "EX", SEEN_SECONDS
-        await self._do(
-            ("HSET", f"taps:{tap['machine']}", tap["tap"], self.sealed(tap)),
-            *((carried,) if event else ()),
-            self._tell("tap", tap=tap),
-        )
+        steps = self._keep_tap(tap)
+        if event:
+            steps.keep(f"seen:{event}", CARRIED, SEEN_SECONDS)
+        await steps.tell(self._entry("tap", tap=tap)).done()
 
     async def note_sent(self, tap: dict[str, Any]) -> None:
         """A machine was given a tap: it may be given again when it comes back."""
-        kept = self.sealed({**tap, "sent": True})
-        await self._do(
-            ("HSET", f"taps:{tap['machine']}", tap["tap"], kept),
-            self._tell("sent", tap=tap["tap"]),
-        )
+        entry = self._entry("sent", tap=tap["tap"])
+        await self._keep_tap({**tap, "sent": True}).tell(entry).done()
+
+    def _keep_tap(self, tap: dict[str, Any]) -> Batch:
+        return self._batch().put(f"taps:{tap['machine']}", tap["tap"], self.sealed(tap))
 
     async def drop_tap(self, machine: str, tap: str) -> None:
-        await self._one("HDEL", f"taps:{machine}", tap)
+        await self._batch().drop(f"taps:{machine}", tap).done()
 
     async def tell_receipt(self, machine: str, tap: str, receipt: Any) -> None:
         """A tap is judged: tell the replica that a person waits at."""
-        told = self._tell("receipt", tap=tap, receipt=receipt)
-        await self._do(("HDEL", f"taps:{machine}", tap), told)
+        entry = self._entry("receipt", tap=tap, receipt=receipt)
+        await self._batch().drop(f"taps:{machine}", tap).tell(entry).done()
 
     async def kept_taps(self, machine: str) -> dict[str, dict[str, Any]]:
         """Taps on their way to a machine; an empty one for what nobody sealed."""
-        rows = await self._one("HGETALL", f"taps:{machine}")
+        rows = await _one(self._batch().rows(f"taps:{machine}"))
         return {id: self._unsealed_tap(raw) for id, raw in rows.items()}
 
     def _unsealed_tap(self, raw: str) -> dict[str, Any]:
@@ -496,21 +478,19 @@ class Store:
             return {}
 
 
-def _enrol(machine: Machine) -> Step:
-    return "HSET", "machines", machine.id, as_text(machine)
-
-
-def _new(key: str, text: str, seconds: int) -> Step:
-    """The step that keeps a text for a while, if there is none; whether it did."""
-    return "SET", key, text, "NX", "EX", seconds
+async def _one(steps: Batch) -> Any:
+    """The only answer to some steps. Raises StoreDown."""
+    (answer,) = await steps.done()
+    return answer
 
 
 class FileStore(Store):
     """One gateway alone: a journal, read at the start, written again when it is long.
 
     Tables are in the file, synced, before an operation returns and before any entry
-    is heard; what ends by itself is only in memory.  A line of the file is a step that
-    changes a table.
+    is heard; texts that end are only in memory.  A line of the file is a row and its
+    text, or null for a row that went.  The store is its own batch: nothing else happens
+    between its first step, done in memory at once, and the last.
     """
 
     def __init__(
@@ -523,9 +503,11 @@ class FileStore(Store):
         super().__init__(app_id, secret, wall)
         self._path = path
         self._tables: dict[str, dict[str, str]] = {}
-        self._values = Expiring(wall)
-        self._changes: list[Step] = []  # not yet in the file
+        self._texts: dict[str, tuple[str, float]] = {}  # and when they end
+        self._full = SWEEP
+        self._changes: list[Line] = []  # of this batch: not yet in the file
         self._entries: list[str] = []  # not yet told
+        self._answers: list[Any] = []
         self._lines = 0
         self._torn = False  # the file may end in the middle of a line
         self._lock: object = None  # kept for as long as this gateway lives
@@ -548,77 +530,137 @@ class FileStore(Store):
             raise FileError(
                 msg("cannot read {}: {}", self._path, message_of(error))
             ) from None
-        self._changes.clear()
         self._compact()
 
     def close(self) -> None:
         """Nothing is open between two calls."""
 
-    async def _do(self, *steps: Step) -> list[Any]:
-        replies = [self._take(step) for step in steps]
-        changes, self._changes = self._changes, []
-        entries, self._entries = self._entries, []
+    def _batch(self) -> Batch:
+        self._changes, self._entries, self._answers = [], [], []
+        return self
+
+    async def done(self) -> list[Any]:
+        entries, answers = self._entries, self._answers
         try:
-            self._save(changes)
+            self._save(self._changes)
         except (OSError, FileError) as error:
             self._problem = message_of(error)
             log(f"the gateway's file cannot be written: {self._problem}", "error")
             raise StoreDown(self._problem) from None
         for entry in entries:  # only now: what somebody acts on is on the disk
             self.hear(entry)
-        return replies
+        return answers
 
-    def _take(self, step: Step) -> Any:
-        verb, *parts = self._named(step)
-        return self._verbs[verb](self, *parts)
+    # Steps: rows.
+
+    def put(self, table: str, row: str, text: str) -> FileStore:
+        return self._change(table, row, text)
+
+    def drop(self, table: str, row: str) -> FileStore:
+        return self._change(table, row, None) if row in self._rows(table) else self
+
+    def clear(self, table: str) -> FileStore:
+        for row in list(self._rows(table)):
+            self._change(table, row, None)
+        return self
+
+    def row(self, table: str, row: str) -> FileStore:
+        return self._answer(self._rows(table).get(row))
+
+    def rows(self, table: str) -> FileStore:
+        return self._answer(dict(self._rows(table)))
+
+    def size(self, table: str) -> FileStore:
+        return self._answer(len(self._rows(table)))
 
     def _rows(self, table: str) -> dict[str, str]:
         return self._tables.get(table, {})
 
-    def _put(self, table: str, field: str, text: str) -> None:
-        self._tables.setdefault(table, {})[field] = text
-        self._changes.append(("HSET", table, field, text))
+    def _change(self, table: str, row: str, text: str | None) -> FileStore:
+        rows = self._tables.setdefault(table, {})
+        if text is None:
+            rows.pop(row, None)
+        else:
+            rows[row] = text
+        if not rows:
+            del self._tables[table]
+        self._changes.append((table, row, text))
+        return self
 
-    def _drop(self, table: str, field: str) -> None:
-        rows = self._rows(table)
-        if rows.pop(field, None) is not None:
-            self._changes.append(("HDEL", table, field))
-            if not rows:
-                del self._tables[table]
+    def _answer(self, said: object) -> FileStore:
+        self._answers.append(said)
+        return self
 
-    def _forget(self, key: str) -> bool:
-        if self._tables.pop(key, None) is None:
-            return self._values.forget(key)
-        self._changes.append(("DEL", key))
-        return True
+    # Steps: texts, time, the bus.
 
-    _verbs: ClassVar[dict[str, Callable[..., Any]]] = {
-        "HGET": lambda self, table, field: self._rows(table).get(field),
-        "HGETALL": lambda self, table: dict(self._rows(table)),
-        "HLEN": lambda self, table: len(self._rows(table)),
-        "HSET": _put,
-        "HDEL": _drop,
-        "DEL": _forget,
-        "GET": lambda self, key: self._values.get(key),
-        "SET": lambda self, *parts: self._values.keep(*parts),
-        "INCRBY": lambda self, key, by: self._values.count(key, by),
-        "EXPIRE": lambda self, key, seconds: self._values.extend(key, seconds),
-        "TIME": lambda self: self._wall(),
-        "XADD": lambda self, *parts: self._entries.append(parts[-1]),
-    }
+    def keep(self, name: str, text: str, seconds: int) -> FileStore:
+        self._texts[name] = text, self._wall() + seconds
+        if len(self._texts) > self._full:
+            for each in list(self._texts):
+                self._text(each)
+            self._full = max(SWEEP, 2 * len(self._texts))
+        return self
+
+    def _text(self, name: str) -> str | None:
+        """A text, unless it has ended: then it goes."""
+        text, end = self._texts.get(name, ("", 0.0))
+        if end > self._wall():
+            return text
+        self._texts.pop(name, None)
+        return None
+
+    def claim(self, name: str, text: str, seconds: int) -> FileStore:
+        is_new = self._text(name) is None
+        if is_new:
+            self.keep(name, text, seconds)
+        return self._answer(is_new)
+
+    def text(self, name: str) -> FileStore:
+        return self._answer(self._text(name))
+
+    def forget(self, name: str) -> FileStore:
+        is_there = self._text(name) is not None
+        self._texts.pop(name, None)
+        return self._answer(is_there)
+
+    def count(self, name: str, by: int, seconds: int) -> FileStore:
+        if self._text(name) is None:
+            self.keep(name, "0", seconds)
+        text, end = self._texts[name]
+        self._texts[name] = str(int(text) + by), end
+        return self._answer(int(text) + by)
+
+    def extend(self, name: str, seconds: int) -> FileStore:
+        text = self._text(name)
+        return self if text is None else self.keep(name, text, seconds)
+
+    def clock(self) -> FileStore:
+        return self._answer(self._wall())
+
+    def tell(self, entry: str) -> FileStore:
+        self._entries.append(entry)
+        return self
 
     # The file.
 
-    def _replay(self, line: bytes) -> None:
+    def _replay(self, raw: bytes) -> None:
         try:
-            verb, *parts = decoded(line)
-            if verb not in JOURNALED or {*map(type, parts)} != {str}:
+            line = decoded(raw)
+            if len(line) != OLD.get(line[0]):
+                table, row, text = line
+                rows = [row]
+            else:  # a command of Redis and its whole key
+                table = line[1].removeprefix(f"fp:{self._app_id}:")
+                rows = line[2:3] or list(self._rows(table))
+                text = line[3] if line[3:] else None
+            if {*map(type, (table, *rows))} - {str} or not isinstance(text, TEXT):
                 raise ValueError
-            self._verbs[verb](self, *parts)
-        except (ValueError, LookupError, TypeError):
+            for row in rows:
+                self._change(table, row, text)
+        except (ValueError, LookupError, TypeError, AttributeError):
             log("a line of the gateway's file cannot be read", "warning")
 
-    def _save(self, changes: list[Step]) -> None:
+    def _save(self, changes: list[Line]) -> None:
         if not changes and not self._torn:
             return
         if self._torn:  # nothing can be appended to half a line
@@ -630,7 +672,7 @@ class FileStore(Store):
         if self._lines > COMPACT:
             self._compact()
 
-    def _append(self, changes: list[Step]) -> None:
+    def _append(self, changes: list[Line]) -> None:
         fd = open_append(self._path)
         try:
             write_all(fd, as_lines(changes))
@@ -640,65 +682,10 @@ class FileStore(Store):
         self._lines += len(changes)
 
     def _compact(self) -> None:
-        lines = [
-            ("HSET", table, field, text)
-            for table, rows in self._tables.items()
-            for field, text in rows.items()
-        ]
+        tables = self._tables.items()
+        lines = [(name, *row) for name, rows in tables for row in rows.items()]
         write_atomic(self._path, as_lines(lines), 0o600)
         self._lines = len(lines)
-
-
-class Expiring:
-    """Texts that end by themselves, in memory."""
-
-    def __init__(self, wall: Callable[[], float]) -> None:
-        self._wall = wall
-        self._texts: dict[str, tuple[str, float]] = {}  # and when they end (0: never)
-        self._full = SWEEP
-
-    def get(self, key: str) -> str | None:
-        text, until = self._texts.get(key, ("", -1.0))
-        if until < 0 or (until and until <= self._wall()):
-            self._texts.pop(key, None)
-            return None
-        return text
-
-    def keep(self, key: str, text: str, *options: Any) -> bool:
-        """Whether it is kept: with "NX" only if there is none. The last is its time."""
-        if "NX" in options and self.get(key) is not None:
-            return False
-        self._texts[key] = text, self._wall() + options[-1]
-        self._sweep()
-        return True
-
-    def count(self, key: str, by: int) -> int:
-        """The number then; one that begins here has no end."""
-        self.get(key)
-        text, until = self._texts.get(key, ("0", 0.0))
-        self._texts[key] = str(int(text) + by), until
-        return int(text) + by
-
-    def extend(self, key: str, seconds: float) -> None:
-        text = self.get(key)
-        if text is not None:
-            self.keep(key, text, seconds)
-
-    def forget(self, key: str) -> bool:
-        is_there = self.get(key) is not None
-        self._texts.pop(key, None)
-        return is_there
-
-    def _sweep(self) -> None:
-        """Now and then, drop what has ended."""
-        if len(self._texts) > self._full:
-            now = self._wall()
-            self._texts = {
-                key: value
-                for key, value in self._texts.items()
-                if not value[1] or value[1] > now
-            }
-            self._full = max(SWEEP, 2 * len(self._texts))
 
 
 def as_text(value: Any) -> str:
@@ -706,7 +693,7 @@ def as_text(value: Any) -> str:
     return json.dumps(to_plain(value))
 
 
-def as_lines(lines: list[Step]) -> bytes:
+def as_lines(lines: Iterable[Line]) -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
@@ -718,6 +705,18 @@ def read(shape: type[T], raw: object) -> T | None:
         return from_plain(shape, json.loads(raw))
     except (ValueError, PayloadError, RecursionError):
         return None
+
+
+def _read_all(shape: type[T], texts: Iterable[str]) -> list[T]:
+    return [value for value in (read(shape, raw) for raw in texts) if value is not None]
+
+
+def remember(known: dict[K, T], key: K, value: T, most: int) -> None:
+    """Keep a value, and the newest of the others."""
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > most:
+        del known[next(iter(known))]
 
 
 def person(who: str) -> str:

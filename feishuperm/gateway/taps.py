@@ -23,6 +23,7 @@ import json
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,7 @@ from feishuperm.app.bursts import ALL_NO, ALL_YES
 from feishuperm.app.cards import HOLD, open_card, settled_card
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import read_tap, receipt_toast, toast, unfit, unoffered
-from feishuperm.gateway.machine_connection import MachineLink
+from feishuperm.gateway.machines import MachineLink
 from feishuperm.gateway.store import Location, Machine, StoreDown
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
@@ -51,6 +52,7 @@ ANSWER_SECONDS = 2.5  # of the three that Feishu gives
 # first: later its person is told that the machine is away.
 SENT_SECONDS, FIRST_SECONDS = 1.0, 2.0
 REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
+SENT, AWAY = msg("Sent to {machine}"), msg("{machine} is not connected")
 MAX_RECEIPT = 65_536  # characters of what a machine says of a tap
 # What a machine says of a tap, as it is counted; anything else counts as refused.
 COUNTED = {
@@ -75,7 +77,7 @@ class Taps:
         try:
             result, reply = await self._tap(event, began)
         except StoreDown:
-            result, reply = "again", self._toast("warning", msg("Please tap again"))
+            result, reply = self._again()
         self._hub.metrics.tap(result, self._hub.clock() - began)
         return reply
 
@@ -98,8 +100,8 @@ class Taps:
             return "stranger", self._toast(
                 "error", msg("Only {owner} may do this"), owner=owner
             )
-        if not facts.is_new:
-            return self._told_twice(machine, facts.is_carried)
+        if not facts.is_new:  # sent is only what the store has
+            return self._sent_to(machine) if facts.is_carried else self._again()
         message_id = text_at(event, "event", "context", "open_message_id")
         location = facts.location
         if sent is None or sent.shared:
@@ -113,6 +115,13 @@ class Taps:
             return "refused", self._toast("error", refusal)
         return await self.carry(machine, location, sent, answer, began, event_id)
 
+    def _again(self) -> tuple[str, dict[str, Any]]:
+        return "again", self._toast("warning", msg("Please tap again"))
+
+    def _sent_to(self, machine: Machine) -> tuple[str, dict[str, Any]]:
+        told = self._toast("info", SENT, machine=machine.name)
+        return "sent", told
+
     async def _tap_shared(
         self,
         machine: Machine,
@@ -123,11 +132,8 @@ class Taps:
     ) -> tuple[str, dict[str, Any]]:
         """A tap on a card of many: one of its rows, or all that it shows."""
         value, message_id, who = given
-        cards = [
-            card
-            for card in await self._hub.store.cards_of(machine.id)
-            if card.shared and card.message_id == message_id
-        ]
+        own = await self._hub.store.cards_of(machine.id)
+        cards = [card for card in own if card.shared and card.message_id == message_id]
         if not cards:
             return "ended", self._toast("warning", INVALID)
         if location is None or not await self._hub.is_connected(location):
@@ -147,25 +153,10 @@ class Taps:
         for answer, (is_sent, receipt) in zip(answers, await together(steps)):
             status = receipt.status if receipt else "sent" if is_sent else "away"
             log(f"{machine.id} {answer.id}: {answer.action} by {answer.who}: {status}")
-            key = (
-                msg("Sent to {machine}")
-                if is_sent
-                else msg("{machine} is not connected")
-            )
-            unheard = self._hub.say(key, machine=machine.name)
-            late = Receipt(statuses.INCOMPLETE, error=unheard)
-            receipts.append(receipt or late)
+            key = AWAY if not is_sent else SENT
+            said = self._hub.say(key, machine=machine.name)
+            receipts.append(receipt or Receipt(statuses.INCOMPLETE, error=said))
         return receipts
-
-    def _told_twice(
-        self, machine: Machine, is_carried: bool
-    ) -> tuple[str, dict[str, Any]]:
-        """An event that came before: sent is only what the store has."""
-        if is_carried:
-            return "sent", self._toast(
-                "info", msg("Sent to {machine}"), machine=machine.name
-            )
-        return "again", self._toast("warning", msg("Please tap again"))
 
     def _toast(self, kind: str, key: str, **values: object) -> dict[str, Any]:
         return toast(kind, self._hub.say(key, **values))
@@ -187,9 +178,7 @@ class Taps:
             return "away", self._away(machine, None)
         self._log_tap(machine, sent, answer, receipt)
         if receipt is None:
-            return "sent", self._toast(
-                "info", msg("Sent to {machine}"), machine=machine.name
-            )
+            return self._sent_to(machine)
         counted = COUNTED.get(receipt.status, "refused")
         if receipt.status == statuses.EXTENDED:
             return counted, await self._extended(sent, receipt)
@@ -197,14 +186,14 @@ class Taps:
 
     async def command(
         self, machine: Machine, name: str, who: str, **values: str
-    ) -> Receipt | None:
-        """What a machine tells its owner; None if it is away.
+    ) -> Receipt:
+        """What a machine tells its owner; without a status if it does not answer.
 
         It travels as a tap without a request, and the machine judges it like one.
         """
         location = await self._hub.store.location(machine.id)
         if location is None or not await self._hub.is_connected(location):
-            return None
+            return Receipt("")
         if COMMANDS not in location.can:
             old = self._hub.say("its feishuperm is too old for that")
             return Receipt(statuses.REFUSED, error=old)
@@ -212,11 +201,11 @@ class Taps:
         answer = Answer("", name, given, "gateway", who)
         _, receipt = await self._send(machine, answer, self._hub.clock())
         log(f"{machine.id}: {name} by {who}: {receipt.status if receipt else 'sent'}")
-        return receipt
+        return receipt or Receipt("")
 
     async def command_all(
         self, machines: Sequence[Machine], name: str, who: str, **values: str
-    ) -> list[tuple[Machine, Receipt | None]]:
+    ) -> list[tuple[Machine, Receipt]]:
         """The same to several machines at once."""
         steps = [self.command(machine, name, who, **values) for machine in machines]
         return list(zip(machines, await together(steps)))
@@ -284,7 +273,7 @@ class Taps:
 
     def _away(self, machine: Machine, last: Location | None) -> dict[str, Any]:
         """No card with it: the request may have ended, and its card be a record."""
-        said = self._hub.say("{machine} is not connected", machine=machine.name)
+        said = self._hub.say(AWAY, machine=machine.name)
         if last is not None and last.since and not last.replica:
             since = time.strftime("%H:%M", time.localtime(last.since))
             said += self._hub.say(" (since {time})", time=since)
@@ -325,36 +314,29 @@ class Taps:
 
     def _deliver(self, link: MachineLink, tap: dict[str, Any]) -> None:
         """Hand a tap to its machine, with the proof that we have its key."""
-        machine: Machine = link.machine
-        link.taps.add(tap["tap"])
-        answer = tap["answer"]
-        at = self._moment(link, tap)
-        parts = tap_parts(machine.id, tap["tap"], answer, at)
-        proof = prove(bytes.fromhex(machine.key), TAP, *parts)
-        link.send("tap", tap=tap["tap"], answer=answer, at=at, proof=proof)
+        id, answer, at = tap["tap"], tap["answer"], self._moment(link, tap)
+        link.taps.add(id)
+        parts = tap_parts(link.machine.id, id, answer, at)
+        proof = prove(bytes.fromhex(link.machine.key), TAP, *parts)
+        link.send("tap", tap=id, answer=answer, at=at, proof=proof)
         if "sent" not in tap:
-            late = partial(self._say_sent, link, tap)
-            self._hub.later(SENT_SECONDS, late)
+            self._hub.later(SENT_SECONDS, partial(self._say_sent, link, tap))
 
     def _moment(self, link: MachineLink, tap: dict[str, Any]) -> float:
         """When a tap was, by the clock that its machine was told at the login.
 
         That clock goes on evenly, whatever is set at either end meanwhile.
         """
-        told: float = link.came + self._hub.clock() - link.came_clock
-        return told - self._age(tap)
+        return link.came + self._hub.clock() - link.came_clock - self._age(tap)
 
     def _age(self, tap: dict[str, Any]) -> float:
-        age: float = self._hub.now() - tap["at"]
-        return max(0.0, age)
+        return max(0.0, self._hub.now() - float(tap["at"]))
 
     def _say_sent(self, link: MachineLink, tap: dict[str, Any]) -> None:
         """A machine was given a tap and says nothing yet."""
-        machine: Machine = link.machine
-        is_here = self._hub.connected.get(machine.id) is link
-        if not is_here or tap["tap"] not in link.taps:
-            return
-        self._hub.go(self._hub.store.note_sent(tap))
+        is_here = self._hub.connected.get(link.machine.id) is link
+        if is_here and tap["tap"] in link.taps:
+            self._hub.go(self._hub.store.note_sent(tap))
 
     def heard_sent(self, entry: dict[str, Any]) -> None:
         tap = str(entry.get("tap"))
@@ -367,15 +349,12 @@ class Taps:
         for id, tap in kept.items():
             if self._hub.connected.get(machine.id) is not link:
                 return
-            try:
-                limit = REPLAY_SECONDS if "sent" in tap else FIRST_SECONDS
-                late = not self._age(tap) <= limit
-                if not late:
+            limit = REPLAY_SECONDS if "sent" in tap else FIRST_SECONDS
+            with suppress(ValueError, LookupError, TypeError):  # somebody edited it
+                if self._age(tap) <= limit:
                     self._deliver(link, tap)
-            except (ValueError, LookupError, TypeError):  # somebody edited it
-                late = True
-            if late:
-                await self._hub.store.drop_tap(machine.id, id)
+                    continue
+            await self._hub.store.drop_tap(machine.id, id)
 
     def heard_receipt(self, entry: dict[str, Any]) -> None:
         waiting = self._receipts.get(str(entry.get("tap")))

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Union
 
 from feishuperm.gateway.hub import Hub
-from feishuperm.gateway.machine_connection import VIA, Source
+from feishuperm.gateway.machines import VIA, Source
 from feishuperm.gateway.store import StoreDown
 from feishuperm.lib.task import run
 from feishuperm.messages import msg, pack
@@ -27,6 +27,12 @@ LOOPBACK = ("127.0.0.1", "::1")
 MAX_HOP = 60  # characters of what a proxy says about an address
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+COUNTED = {
+    "asks": "Requests of machines.",
+    "cards": "Cards that reached Feishu.",
+    "logins": "Machines that logged in.",
+    "refused_logins": "Logins with a wrong key or of nobody.",
+}
 TAP_RESULTS = (
     "settled", "ended", "sent", "away", "again", "stranger", "refused",
 )  # fmt: skip
@@ -38,13 +44,11 @@ class Web:
     def __init__(
         self,
         hub: Hub,
-        line_state: Callable[[], tuple[str, str]],
         upgrade: Callable[[Any, str, Source], object],
         metrics_token: str,
         proxies: tuple[Any, ...] = (),
     ) -> None:
         self._hub = hub
-        self._line_state = line_state
         self._upgrade = upgrade
         self._token = metrics_token
         self._proxies = proxies
@@ -68,7 +72,7 @@ class Web:
 
     def ready(self, request: Request) -> Response:
         """Whether taps and asks can travel."""
-        state, detail = self._line_state()
+        state, detail = self._hub.line_state()
         problems = []
         if state != "up":
             problems.append(f"Feishu: {detail or state}")
@@ -81,11 +85,16 @@ class Web:
     def metrics(self, request: Request) -> Response:
         if not self._may_see(request):
             return Response(403, b"metrics are for this machine, or with a token\n")
-        gauges = self._hub.gauges()
-        up = self._line_state()[0] == "up"
-        gauges["feishuperm_app_up"] = ("Whether the long connection is up.", up)
-        body = self._hub.metrics.text(gauges).encode()
-        return Response(200, body, CONTENT_TYPE)
+        hub = self._hub
+        waiting = sum(len(link.waiting) for link in hub.connected.values())
+        gauges = {
+            "machines": ("Connected machines.", len(hub.connected)),
+            "waiting": ("Requests of connected machines that wait.", waiting),
+            "engine_up": ("Whether the engine answers.", hub.store.ready),
+            "app_up": ("Whether the long connection is up.",
+                       hub.line_state()[0] == "up"),
+        }  # fmt: skip
+        return Response(200, hub.metrics.text(gauges).encode(), CONTENT_TYPE)
 
     def _may_see(self, request: Request) -> bool:
         """With the token if there is one, else from this machine itself."""
@@ -179,11 +188,8 @@ class Metrics:
     """
 
     def __init__(self) -> None:
+        self.counts = dict.fromkeys(COUNTED, 0)
         self.taps = dict.fromkeys(TAP_RESULTS, 0)
-        self.asks = 0
-        self.shown = 0
-        self.logins = 0
-        self.refused_logins = 0
         self._seconds = [0] * (len(BUCKETS) + 1)
         self._sum = 0.0
 
@@ -198,30 +204,19 @@ class Metrics:
         """Everything, with what is true right now."""
         lines: list[str] = []
         for name, (help, value) in gauges.items():
-            lines += _head(name, help, "gauge")
-            lines.append(f"{name} {value:g}")
-        counters = {
-            "feishuperm_asks_total": ("Requests of machines.", self.asks),
-            "feishuperm_cards_total": ("Cards that reached Feishu.", self.shown),
-            "feishuperm_logins_total": ("Machines that logged in.", self.logins),
-            "feishuperm_refused_logins_total": (
-                "Logins with a wrong key or of nobody.",
-                self.refused_logins,
-            ),
-        }
-        for name, (help, count) in counters.items():
-            lines += _head(name, help, "counter")
-            lines.append(f"{name} {count}")
-        lines += _head("feishuperm_taps_total", "Taps by what came of them.", "counter")
-        lines += [
-            f'feishuperm_taps_total{{result="{result}"}} {count}'
-            for result, count in self.taps.items()
-        ]
+            lines += [*_head(name, help, "gauge"), f"feishuperm_{name} {value:g}"]
+        for name, help in COUNTED.items():
+            lines += _head(f"{name}_total", help, "counter")
+            lines.append(f"feishuperm_{name}_total {self.counts[name]}")
+        lines += _head("taps_total", "Taps by what came of them.", "counter")
+        for result, count in self.taps.items():
+            lines.append(f'feishuperm_taps_total{{result="{result}"}} {count}')
         return "\n".join([*lines, *self._histogram(), ""])
 
     def _histogram(self) -> list[str]:
         name = "feishuperm_tap_seconds"
-        lines = _head(name, "From a tap's arrival to its answer.", "histogram")
+        help = "From a tap's arrival to its answer."
+        lines = _head("tap_seconds", help, "histogram")
         total = 0
         for le, count in zip((*BUCKETS, "+Inf"), self._seconds):
             total += count
@@ -230,6 +225,7 @@ class Metrics:
 
 
 def _head(name: str, help: str, kind: str) -> list[str]:
+    name = f"feishuperm_{name}"
     return [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
 
 
@@ -245,11 +241,9 @@ class GatewayControl:
     def __init__(
         self,
         hub: Hub,
-        line_state: Callable[[], tuple[str, str]],
         problem: Callable[[], str],
     ) -> None:
         self._hub = hub
-        self._line_state = line_state
         self._problem = problem
 
     def on_frame(self, connection: Any, kind: bytes, body: bytes) -> None:
@@ -271,49 +265,46 @@ class GatewayControl:
     async def _answer(
         self, command: dict[str, Any], reply: Callable[[dict[str, Any]], None]
     ) -> None:
-        row = _COMMANDS.get(str(command.get("command")))
-        if row is None:
-            reply(
-                {"error": msg("unknown control command {!r}", command.get("command"))}
-            )
-        else:
-            reply(await row(self, command))
+        name = command.get("command")
+        row = _COMMANDS.get(str(name))
+        unknown = {"error": msg("unknown control command {!r}", name)}
+        reply(unknown if row is None else await row(self, command))
 
     async def machines(self, command: dict[str, Any]) -> dict[str, Any]:
         return {"machines": await self._hub.listing()}
 
     async def rename(self, command: dict[str, Any]) -> dict[str, Any]:
         id, name = str(command.get("id")), str(command.get("name"))
-        machine = await self._hub.registry.rename(id, name)
-        return (
-            {"name": machine.name} if machine else {"error": msg("no machine {}", id)}
-        )
+        machine = await self._hub.pairing.rename(id, name)
+        if machine is None:
+            return {"error": msg("no machine {}", id)}
+        return {"name": machine.name}
 
     async def revoke(self, command: dict[str, Any]) -> dict[str, Any]:
         owner, id = command.get("owner"), command.get("id")
         rows = await self._hub.store.machines()
-        by_owner = [row.id for row in rows if owner and owner == row.owner]
-        ids = by_owner or [row.id for row in rows if row.id == id]
+        ids = [
+            row.id for row in rows if (row.owner == owner if owner else row.id == id)
+        ]
         if not ids:
-            return {
-                "error": msg("no machine {}{}", "of " if owner else "", owner or id)
-            }
+            of = "of " if owner else ""
+            return {"error": msg("no machine {}{}", of, owner or id)}
         for each in ids:
             await self._hub.revoke(each, "the gateway's operator")
         return {"revoked": ids}
 
     async def status(self, command: dict[str, Any]) -> dict[str, Any]:
-        state, detail = self._line_state()
-        store = self._hub.store
+        hub = self._hub
+        state, detail = hub.line_state()
+        engine = "up" if hub.store.ready else "down"
         return {
-            "replica": self._hub.replica,
+            "replica": hub.replica,
             "app": {"state": state, "detail": detail},
-            "engine": {"state": "up" if store.ready else "down",
-                       "detail": store.problem},
-            "machines": len(self._hub.connected),
+            "engine": {"state": engine, "detail": hub.store.problem},
+            "machines": len(hub.connected),
             "problem": self._problem(),
-            "clock": self._hub.clock_problem(),
-        }  # fmt: skip
+            "clock": hub.clock_problem(),
+        }
 
 
 _COMMANDS: dict[str, Callable[[GatewayControl, dict[str, Any]], Any]] = {

@@ -12,7 +12,6 @@ from feishuperm.app.api import Result
 from feishuperm.gateway.cards import Cards
 from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.inbound import Inbound
-from feishuperm.gateway.registry import Registry
 from feishuperm.gateway.store import FileStore, Machine, StoreDown
 from feishuperm.gateway.web import Metrics
 from feishuperm.lib.task import Promise, run
@@ -137,13 +136,12 @@ class Bench:
         self.cards.name_of = lambda who: kept("")  # type: ignore[method-assign]
         self.cards._cards._clock = clock
         self.cards._changes._clock = clock
-        self.registry = Registry(store, owners, clock)
         self.records: list[dict[str, Any]] = []
         self.hub = Hub(
-            store, self.registry, self.cards, Metrics(), clock.later, "zh",
+            store, self.cards, Metrics(), clock.later, owners, "zh",
             self.records.append, clock, clock,
         )  # fmt: skip
-        self.feishu = Inbound(self.hub, "zh", clock, clock)
+        self.feishu = Inbound(self.hub)
         self.hub.start()
 
     def pump(self) -> None:
@@ -253,29 +251,66 @@ def raise_it(error: Exception) -> None:
     raise error
 
 
+class Held:
+    """Steps that are taken when `take` calls what it is given."""
+
+    def __init__(self, begin: Callable[[], Any], take: Callable[..., Any]) -> None:
+        self._begin = begin
+        self._take = take
+        self._calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Held]:
+        def add(*parts: Any) -> Held:
+            self._calls.append((name, parts))
+            return self
+
+        return add
+
+    async def done(self) -> Any:
+        return await self._take(self._now)
+
+    def _now(self) -> list[Any]:
+        steps = self._begin()
+        for name, parts in self._calls:
+            getattr(steps, name)(*parts)
+        answers: list[Any] = done(steps.done())
+        return answers
+
+
 class SharedStore(FileStore):
     """One memory for several replicas, each with its own place on the bus."""
 
     def __init__(self, memory: FileStore, replicas: list[SharedStore]) -> None:
         super().__init__("cli_x", "", memory._wall)
-        self._tables, self._values = memory._tables, memory._values
+        self._tables, self._texts = memory._tables, memory._texts
         self._replicas = replicas
         self.is_up = True
+        self.calls_left = -1  # until it is down; below zero: for ever
         replicas.append(self)
 
     @property
     def ready(self) -> bool:
         return self.is_up
 
-    async def _do(self, *steps: Any) -> list[Any]:
-        if not self.is_up:
-            raise StoreDown("down")
-        replies = [self._take(step) for step in steps]
+    def _batch(self) -> Any:
+        async def take(now: Callable[[], list[Any]]) -> list[Any]:
+            self.is_up = self.is_up and self.calls_left != 0
+            self.calls_left -= 1
+            if not self.is_up:
+                raise StoreDown("down")
+            return now()
+
+        return Held(super()._batch, take)
+
+    def _save(self, changes: Any) -> None: ...
+
+    async def done(self) -> list[Any]:
         entries, self._entries = self._entries, []
+        answers = await super().done()
         for entry in entries:
             for replica in self._replicas:
                 replica.hear(entry)
-        return replies
+        return answers
 
 
 def shared(path: Path, clock: Clock, count: int = 2) -> list[SharedStore]:

@@ -11,7 +11,7 @@ import pytest
 
 from feishuperm.app.api import Result
 from feishuperm.gateway import hub as module
-from feishuperm.gateway.machine_connection import Room
+from feishuperm.gateway.machines import Room
 from feishuperm.gateway.store import FileStore
 from feishuperm.lib.task import Promise
 from feishuperm.models import ask as statuses
@@ -22,6 +22,7 @@ from tests.gateway.parts import (
     Bench,
     Clock,
     FakeWire,
+    Held,
     done,
     make_ask,
     shared,
@@ -37,13 +38,12 @@ class SlowStore(FileStore):
         self._queue: deque[Callable[[], None]] = deque()
         self.is_slow = False
 
-    def _do(self, *steps: Any) -> Promise[list[Any]]:  # type: ignore[override]
+    def _batch(self) -> Any:
+        return Held(super()._batch, self._queued)
+
+    def _queued(self, now: Callable[[], list[Any]]) -> Promise[list[Any]]:
         promise: Promise[list[Any]] = Promise()
-
-        def now() -> None:
-            promise.resolve(done(FileStore._do(self, *steps)))
-
-        self._queue.append(now)
+        self._queue.append(lambda: promise.resolve(now()))
         if not self.is_slow:
             self.go_on()
         return promise
@@ -336,7 +336,7 @@ def test_many_guesses_at_once_are_five(tmp_path: Path, clock: Clock) -> None:
 
     async def guess(number: int) -> None:
         said = code if number == 30 else f"{(int(code) + 1 + number) % 10**6:06d}"
-        told.append(await bench.registry.spend_code(said, "ou_guesser"))
+        told.append(await bench.hub.pairing.spend_code(said, "ou_guesser"))
 
     for number in range(40):
         bench.hub.go(guess(number))
@@ -346,13 +346,13 @@ def test_many_guesses_at_once_are_five(tmp_path: Path, clock: Clock) -> None:
         told.count("No machine shows this code, or it has expired") == 5
         and told.count("Too many wrong codes: try again in ten minutes") == 35
     )
-    assert done(bench.registry.spend_code(code, OWNER)).name == "box"
+    assert done(bench.hub.pairing.spend_code(code, OWNER)).name == "box"
 
 
 @pytest.mark.parametrize("raw", ["", "{", "[]", "7", '{"at": 1}', '{"at": "x"}'])
 def test_edited_tap_keeps_no_machine_out(bench: Bench, raw: str) -> None:
     machine = bench.enrol()
-    done(bench.store._do(("HSET", f"taps:{machine.id}", "t1", raw)))
+    done(bench.store._batch().put(f"taps:{machine.id}", "t1", raw).done())
     wire = bench.wire(machine)
     assert wire.ended is None and wire.got("tap") == []
     assert done(bench.store.kept_taps(machine.id)) == {}

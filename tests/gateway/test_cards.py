@@ -19,6 +19,7 @@ from tests.gateway.parts import (
     Bench,
     Clock,
     FakeWire,
+    Held,
     done,
     make_ask,
     shared,
@@ -59,20 +60,12 @@ def test_card_is_a_record_in_the_end_wherever_the_store_fails_meanwhile(
     (store,) = shared(tmp_path / "e", clock, 1)
     bench = Bench(store, clock)
     wire = bench.wire(bench.enrol())
-    do, count = store._do, [0]
-
-    def frozen(*given: Any) -> Any:
-        count[0] += 1
-        store.is_up = count[0] <= steps
-        return do(*given)
-
-    store._do = frozen  # type: ignore[method-assign]
+    store.calls_left = steps
     bench.ask(wire)
     is_out = bool(bench.api.sent)
     ended(wire)
     bench.pump()
-    store._do = do  # type: ignore[method-assign]
-    store.is_up = True
+    store.is_up, store.calls_left = True, -1
     for _ in range(20):
         clock.turn(1.0)
         bench.pump()
@@ -255,7 +248,7 @@ def test_settling_what_was_never_shown_sends_nothing(bench: Bench) -> None:
 
 @pytest.mark.parametrize("raw", ["", "{", "[]", '{"ask": 7}'])
 def test_edited_row_is_no_card(bench: Bench, raw: str) -> None:
-    done(bench.store._do(("HSET", "cards:m-laptop", "1-a", raw)))
+    done(bench.store._batch().put("cards:m-laptop", "1-a", raw).done())
     assert done(bench.store.card("m-laptop", "1-a")) is None
     assert done(bench.store.cards_of("m-laptop")) == []
 
@@ -363,19 +356,19 @@ def test_result_that_comes_while_a_slow_store_settles_is_told(
 ) -> None:
     wire = bench.wire(bench.enrol())
     bench.ask(wire)
-    at_once = bench.store._do
+    at_once = bench.store._batch
     asked: list[tuple[Promise[Any], Any]] = []
 
-    def slow(*steps: Any) -> Promise[list[Any]]:
-        asked.append((Promise(), steps))
+    def slow(now: Any) -> Promise[list[Any]]:
+        asked.append((Promise(), now))
         return asked[-1][0]
 
-    monkeypatch.setattr(bench.store, "_do", slow)
+    monkeypatch.setattr(bench.store, "_batch", lambda: Held(at_once, slow))
     ended(wire)
     told_later(wire, "已运行完毕")
-    for promise, steps in asked:  # grows meanwhile
-        promise.resolve(done(at_once(*steps)))
-    monkeypatch.setattr(bench.store, "_do", at_once)
+    for promise, now in asked:  # grows meanwhile
+        promise.resolve(now())
+    monkeypatch.setattr(bench.store, "_batch", at_once)
     bench.pump()
     assert "已运行完毕" in str(bench.api.updates[-1])
     told_later(wire, "and more")
@@ -491,4 +484,4 @@ def test_records_of_one_machine_are_bounded_in_bytes(
         ended(wire, f"1-{number}")
         bench.pump()
     assert len(bench.api.updates) == 10, "each card is a record all the same"
-    assert sum(len(text) for text, _ in bench.store._values._texts.values()) < 500_000
+    assert sum(len(text) for text, _ in bench.store._texts.values()) < 500_000

@@ -28,7 +28,7 @@ class Connection:
 
 
 def ask(bench: Bench, command: Any, kind: bytes = b"C") -> Connection:
-    control = GatewayControl(bench.hub, lambda: ("up", ""), lambda: "two of us")
+    control = GatewayControl(bench.hub, lambda: "two of us")
     connection = Connection()
     body = command if isinstance(command, bytes) else json.dumps(command).encode()
     control.on_frame(connection, kind, body)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.gateway.machine_cards import MOST, join_card, machines_card, note_card
+from feishuperm.gateway.inbound import MOST, machines_card
+from feishuperm.gateway.machines import join_card, note_card
 from feishuperm.gateway.store import Joining
 from tests.fakes.feishu import check_card
 from tests.gateway.parts import collect

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.gateway import registry
-from feishuperm.gateway.machine_connection import Room
-from feishuperm.gateway.registry import JOIN_SECONDS
+from feishuperm.gateway import machines
+from feishuperm.gateway.machines import JOIN_SECONDS, Room
 from feishuperm.gateway.store import Joining
 from feishuperm.models.ask import to_plain
 from feishuperm.protocol.machine import GOING_AWAY, POLICY, TRY_LATER
@@ -34,7 +33,7 @@ def test_machine_gets_a_code_that_is_bound_to_its_connection(bench: Bench) -> No
     wire = joining(bench)
     (told,) = wire.got("code")
     assert len(told["code"]) == 6 and told["seconds"] == JOIN_SECONDS
-    asked = done(bench.registry.spend_code(told["code"], OWNER))
+    asked = done(bench.hub.pairing.spend_code(told["code"], OWNER))
     assert (asked.id, asked.address) == (wire.data.id, wire.address)
 
 
@@ -100,10 +99,10 @@ def test_named_owner_gets_the_card_and_only_they_may_use_the_code(bench: Bench) 
     assert [receiver for receiver, _, _ in bench.api.sent] == [OWNER]
     code = wire.got("code")[0]["code"]
     assert (
-        done(bench.registry.spend_code(code, OTHER))
+        done(bench.hub.pairing.spend_code(code, OTHER))
         == "No machine shows this code, or it has expired"
     )
-    assert done(bench.registry.spend_code(code, OWNER)).id == wire.data.id
+    assert done(bench.hub.pairing.spend_code(code, OWNER)).id == wire.data.id
 
 
 def test_owner_who_may_not_join_is_not_asked(tmp_path: Path, clock: Clock) -> None:
@@ -124,7 +123,7 @@ def test_code_that_nobody_says_ends_with_its_time(bench: Bench, clock: Clock) ->
 def test_joins_that_nobody_confirms_are_bounded_and_block_nobody_else(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "JOINS_EACH", 3)
+    monkeypatch.setattr(machines, "JOINS_EACH", 3)
     bench.hub.room = Room(joins=5)
 
     def join(*source: str) -> FakeWire:
@@ -134,7 +133,7 @@ def test_joins_that_nobody_confirms_are_bounded_and_block_nobody_else(
 
     crowd = [join("192.0.2.1") for _ in range(4)]
     assert [len(wire.got("code")) for wire in crowd] == [1, 1, 1, 0]
-    assert crowd[3].ended == (TRY_LATER, registry.FULL)
+    assert crowd[3].ended == (TRY_LATER, machines.FULL)
     others = [join("192.0.2.2"), join("192.0.2.3"), join("192.0.2.4")]
     assert all(wire.ended is None for wire in others)
     assert [wire.ended is None for wire in crowd[:3]] == [False, True, True]

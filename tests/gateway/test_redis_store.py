@@ -124,6 +124,7 @@ class FakeLine:
     def __init__(self, on_change: Any) -> None:
         self.on_change = on_change
         self.state, self.detail = "up", ""
+        self.live = self
         self.asked: list[tuple[Any, Any]] = []
         self.dropped: list[str] = []
 
@@ -157,7 +158,7 @@ def test_refusing_server_is_down_and_says_why(code: str) -> None:
     told: list[Any] = []
 
     async def ask() -> None:
-        told.append(await store._one("GET", "k"))
+        told.append(*await store._batch().text("k").done())
 
     run(ask(), told.append)
     commands.asked[0][1]([Failure(code, "words")])

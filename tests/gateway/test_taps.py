@@ -357,7 +357,7 @@ def test_tap_that_somebody_wrote_to_the_engine_is_none(
                 two.store.unsealed(good.replace(old, new, 1).encode())
     edited = sealed[0].replace('"confirmed": false', '"confirmed": true')
     for id, raw in (("t8", edited), ("t9", edited[64:])):
-        done(one.store._do(("HSET", f"taps:{machine.id}", id, raw)))
+        done(one.store._batch().put(f"taps:{machine.id}", id, raw).done())
     again = two.wire(machine)
     assert {tap["tap"] for tap in again.got("tap")} <= {wire.got("tap")[0]["tap"]}
     assert len(done(one.store.kept_taps(machine.id))) <= 1, "and it is not kept"
@@ -381,7 +381,7 @@ def test_tap_costs_three_calls_of_the_store(
     wire = one.wire(one.enrol())
     calls: list[Any] = []
     for store in stores:
-        store._do = spied(store._do, calls)  # type: ignore[method-assign]
+        store._batch = spied(store._batch, calls)  # type: ignore[method-assign]
     counts = []
     for number in range(2):
         one.ask(wire, id=f"1-{number}")

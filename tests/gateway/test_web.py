@@ -32,10 +32,10 @@ class Site:
 
     def __init__(self, bench: Bench, token: str = "") -> None:
         self.line = ("up", "")
+        bench.hub.line_state = lambda: self.line
         self.upgraded: list[str] = []
         self._web = Web(
             bench.hub,
-            lambda: self.line,
             lambda exchange, address, source: self.upgraded.append(address),
             token,
         )

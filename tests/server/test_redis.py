@@ -12,7 +12,7 @@ import pytest
 from feishuperm.gateway import redis_store
 from feishuperm.gateway.redis_store import RedisLine
 from feishuperm.server.outgoing import UP
-from tests.gateway.parts import done
+from tests.gateway.parts import done, kept
 from tests.server.conftest import LoopDriver
 
 
@@ -28,7 +28,8 @@ class Near:
         driver.until(lambda: self.line.state == UP)
 
     def run(self, name: str, *parts: str) -> None:
-        promise = self.line.run([parts], 60.0)
+        live = self.line.live
+        promise = live.run([parts], 60.0) if live else kept(None)
         promise.then(lambda: self.replies.update({name: done(promise)}))
 
 
@@ -87,7 +88,7 @@ def test_cut_connection_fails_what_was_on_its_way(near: Near) -> None:
 def test_error_of_a_broken_reply_is_kept_by_nobody_who_waited(near: Near) -> None:
     """It holds what came so far, which may be a hundred megabytes."""
     held: list[Any] = []
-    promise = near.line.run([("GET", "a")], 60.0)
+    promise = near.line.live.run([("GET", "a")], 60.0)
     promise.then(lambda: held.append(sys.exc_info()[1]))
     near.far.sendall(b"?\r\n")
     near.driver.until(lambda: len(held) == 1)
