@@ -85,21 +85,10 @@ def log(message: str, level: str = "info") -> None:
     _LOG.write(message, level, call_site(2))
 
 
-def configure(
-    level: str | None = None, path: str | None = None, stderr: bool | None = None
-) -> None:
-    """Set what is given: the lowest level kept, another file, lines on stderr too."""
-    if level is not None:
-        _LOG.level = LOG_LEVELS.index(level)
-    if path is not None:
-        _LOG.path = path
-    if stderr is not None:
-        _LOG.stderr = stderr
-
-
 def obey(settings: Settings, stderr: bool = False) -> None:
     """Log as these settings say, and none of their secrets; a server on stderr too."""
-    configure(level=settings.feishuperm_log_level, stderr=stderr)
+    _LOG.level = LOG_LEVELS.index(settings.feishuperm_log_level)
+    _LOG.stderr = stderr
     for setting in SETTINGS:
         if setting.secret:
             hide(getattr(settings, setting.key.lower()))
