@@ -29,7 +29,10 @@ def main(argv: list[str] | None = None) -> int:
     name, *args = sys.argv if argv is None else argv
     command = PROGRAMS.get(name.rpartition("/")[2], "")
     try:
-        make_printable()
+        for stream in (sys.stdout, sys.stderr):
+            # An odd file name or locale costs a character, not the whole program.
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         if not command:
             command, args = choose(args)
         code = run(command, args)
@@ -68,13 +71,6 @@ def tell_trouble(error: OSError) -> int:
     return 1
 
 
-def make_printable() -> None:
-    """Let an odd file name or locale cost a character, not the whole program."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def choose(args: list[str]) -> tuple[str, list[str]]:
     """The command and its arguments. Raises UsageError."""
     if not args:
@@ -109,23 +105,18 @@ def unknown(word: str) -> tuple[str, str]:
 
 
 def run(command: str, args: list[str]) -> int:
-    """Import one command and call it."""
+    """Import one command and call it. Raises FeishupermError."""
     if command == "hook":
         return run_hook(args)
-    if os.geteuid() == 0 and command not in FOR_ANY_USER:
-        check_home(command, args)
+    is_for_help = not set(HELP).isdisjoint(args)
+    if os.geteuid() == 0 and command not in FOR_ANY_USER and not is_for_help:
+        from feishuperm.lib.config import home
+        from feishuperm.lib.files import require_own
+
+        require_own(home(), [command, *args])  # root with the HOME of another user
     module = import_module(module_name(command))
     code: int = getattr(module, command if command in BESIDE else "main")(args)
     return code
-
-
-def check_home(command: str, args: list[str]) -> None:
-    """Raises FeishupermError for root with the HOME of another user."""
-    from feishuperm.lib.config import home
-    from feishuperm.lib.files import require_own
-
-    if not set(HELP).intersection(args):
-        require_own(home(), [command, *args])
 
 
 def module_name(command: str) -> str:

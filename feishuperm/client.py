@@ -21,11 +21,14 @@ from feishuperm.wire import (
     ACK_SECONDS,
     KINDS,
     MAX_EVENT,
+    PERMISSION,
+    TOOL_CALL,
     NoServer,
     NotPermission,
     ask,
     connect,
     is_marked,
+    is_spelled,
     may_be_strange,
     new_id,
     read_all,
@@ -38,14 +41,6 @@ if TYPE_CHECKING:
     from _socket import socket
 
     from feishuperm.wire import Environ
-
-# Inside a JSON string these quotes would be escaped, so only a key can match.  A nested
-# key could: then the server parses the event, says so, and `commands.hook` takes it.
-PERMISSION = (
-    b'"hook_event_name":"PermissionRequest"',
-    b'"hook_event_name": "PermissionRequest"',
-)
-TOOL_CALL = (b'"hook_event_name":"PreToolUse"', b'"hook_event_name": "PreToolUse"')
 
 
 def run(environ: Environ) -> None:
@@ -79,7 +74,9 @@ def run(environ: Environ) -> None:
             return
     request_id = new_id()
     reason = "event"
-    if not kind and is_for_the_server(raw, environ):
+    # Inside a `run`, which asks by itself, somebody has to look whose event it is.
+    can_relay = len(raw) <= MAX_EVENT and b"FEISHUPERM_RUN" not in environ
+    if not kind and can_relay and is_spelled(PERMISSION, raw):
         project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
         try:
             path = socket_path(environ)
@@ -95,20 +92,6 @@ def run(environ: Environ) -> None:
     from feishuperm.commands.hook import handle
 
     write_all(1, handle(raw, request_id.decode(), reason, kind))
-
-
-def is_for_the_server(raw: bytes, environ: Environ) -> bool:
-    """Whether it is a permission request to be relayed as it is.
-
-    Inside a `run`, which asks by itself, somebody has to look whose event it is.
-    """
-    if len(raw) > MAX_EVENT or b"FEISHUPERM_RUN" in environ:
-        return False
-    return is_spelled(PERMISSION, raw)
-
-
-def is_spelled(event: tuple[bytes, bytes], raw: bytes) -> bool:
-    return event[0] in raw or event[1] in raw
 
 
 # To a person who types it: this is no command for people.

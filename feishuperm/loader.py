@@ -81,7 +81,9 @@ class Loader:
         if name in self.ready:
             code: CodeType = loads(self.ready[name][1])
         else:
-            code = self._compiled(name) or self._from_source(name, file)
+            code = self._compiled(name) or compile(
+                self._text(name), file, "exec", dont_inherit=True, optimize=2
+            )
         _fix_co_filename(code, file)
         return code
 
@@ -159,11 +161,6 @@ class Loader:
             self.packs.remove(pack)
             return self._compiled(name)
         code: CodeType = loads(data)
-        return code
-
-    def _from_source(self, name: str, file: str) -> CodeType:
-        text = self._text(name)
-        code: CodeType = compile(text, file, "exec", dont_inherit=True, optimize=2)
         return code
 
     def _text(self, name: str) -> bytes:

@@ -65,12 +65,25 @@ AGENTS: tuple[tuple[str, tuple[bytes, ...], tuple[bytes, ...]], ...] = (
 )  # fmt: skip
 
 
+# Inside a JSON string these quotes would be escaped, so only a key can match.  A nested
+# key could: then the server parses the event, says so, and `commands.hook` takes it.
+PERMISSION = (
+    b'"hook_event_name":"PermissionRequest"',
+    b'"hook_event_name": "PermissionRequest"',
+)
+TOOL_CALL = (b'"hook_event_name":"PreToolUse"', b'"hook_event_name": "PreToolUse"')
+
+
 class NoServer(Exception):
     """No server of feishuperm listens on the socket."""
 
 
 class NotPermission(Exception):
     """The server read the event: it is not a permission request."""
+
+
+def is_spelled(event: tuple[bytes, bytes], raw: bytes) -> bool:
+    return event[0] in raw or event[1] in raw
 
 
 def is_marked(path: bytes) -> bool:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sized
 from typing import Any, NamedTuple, Protocol
 
-from feishuperm.lib.secrets import HIDDEN
+from feishuperm.lib.log import HIDDEN
 from feishuperm.messages import msg, text
 from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
 

@@ -86,13 +86,12 @@ def usage(command: str) -> str:
 
 def with_values(text: str) -> str:
     """The page of settings with each value in force and where that comes from."""
-    try:
+    config: dict[str, str] = {}
+    with contextlib.suppress(UsageError):  # `doctor` says what is wrong with it
         config = read_config(config_path())
-    except UsageError:  # `doctor` says what is wrong with it
-        config = {}
     for setting in SETTINGS:
-        row = f"| `{setting.key}` |"
-        text = text.replace(row, f"| `{setting.key}` = {in_force(setting, config)} |")
+        row = f"| `{setting.key}` "
+        text = text.replace(f"{row}|", f"{row}= {in_force(setting, config)} |")
     return text
 
 

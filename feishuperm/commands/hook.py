@@ -15,6 +15,8 @@ import json
 import os
 from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
 from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
 
 from feishuperm import wire
 from feishuperm.hooks.application import RUN_VARIABLE, Interactive, is_of_a_run
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 
     from feishuperm.models.settings import Settings
 
-# As in `client.PERMISSION`: only a key can look like this.
-PRE_TOOL_USE = (b'"hook_event_name":"PreToolUse"', b'"hook_event_name": "PreToolUse"')
 # Events that a person may answer, or has answered before.
 ASKED = ("PermissionDenied", "PreToolUse", "Elicitation")
 WAKE = 2  # the exit code by which a background hook wakes its session
@@ -86,13 +86,10 @@ class _Hook:
         log.obey(self.settings())
         log.log(message, level)
 
-    def error(self, message: str) -> None:
-        self.warn(message, "error")
-
     def endless(self) -> bytes:
         """An event cut off: a guard that cannot be shown a tool call stops it."""
         self.warn("an event is too long to be read")
-        is_call = any(key in self.raw for key in PRE_TOOL_USE)
+        is_call = wire.is_spelled(wire.TOOL_CALL, self.raw)
         if not is_call or not self.interactive.has_callbacks("PreToolUse"):
             return b""
         from feishuperm.hooks.hook_manager import for_client
@@ -113,7 +110,12 @@ class _Hook:
         try:
             payload = parse_payload(self.raw)
         except PayloadError as error:
-            return self._unreadable(error, settings)
+            from feishuperm.services.notices import tell_unreadable
+
+            self.warn(f"unreadable event: {error}")
+            alarm(CARD_SECONDS)
+            tell_unreadable(settings)
+            return b""
         assert isinstance(payload, PermissionRequestPayload)
         path = os.fsencode(settings.permission_socket_path)
         # A project may have named another socket: then the right one was not tried.
@@ -169,14 +171,6 @@ class _Hook:
             wire.write_all(2, text.encode(errors="replace"))
             os._exit(WAKE)
 
-    def _unreadable(self, error: Exception, settings: Settings) -> bytes:
-        from feishuperm.services.notices import tell_unreadable
-
-        self.warn(f"unreadable event: {error}")
-        alarm(CARD_SECONDS)
-        tell_unreadable(settings)
-        return b""
-
     def relay_notice(self, event: str) -> None:
         """Hand the event to the server if a card was asked for; nobody waits for it."""
         if NOTICE_EVENTS[event].kind in self.settings().feishuperm_notify:
@@ -188,8 +182,11 @@ class _Hook:
         signal(SIGALRM, _give_up)
         alarm(CARD_SECONDS)
         problem = ""
+        body = b"\0".join((wire.PROTOCOL, _project(), self.raw))
         try:
-            _send(self.raw, os.fsencode(self.settings().permission_socket_path))
+            path = os.fsencode(self.settings().permission_socket_path)
+            with closing(wire.connect(path)) as sock:
+                sock.sendall(wire.frame(b"N", body))
         except wire.NoServer:
             problem = missed
         except OSError:
@@ -204,7 +201,8 @@ class _Hook:
         for number in (SIGTERM, SIGHUP):
             signal(number, _leave)
         signal(SIGALRM, _give_up)
-        output = self.interactive.run(self.fields, self.error, alarm)
+        error = partial(self.warn, level="error")
+        output = self.interactive.run(self.fields, error, alarm)
         return _line(output) if output else b""
 
 
@@ -237,15 +235,6 @@ def _decoded(raw: bytes) -> dict[str, Any]:
 
 def _line(output: dict[str, Any]) -> bytes:
     return json.dumps(output).encode() + b"\n"
-
-
-def _send(raw: bytes, path: bytes) -> None:
-    sock = wire.connect(path)
-    try:
-        body = b"\0".join((wire.PROTOCOL, _project(), raw))
-        sock.sendall(wire.frame(b"N", body))
-    finally:
-        sock.close()
 
 
 def _project() -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from typing import Any
 
 from feishuperm import wire
@@ -44,27 +45,11 @@ def ask_server(
             msg("the server is not running on {}", os.fsdecode(address)),
             "feishuperm doctor",
         ) from None
-    try:
+    kind, body = b"", b""
+    with suppress(OSError), closing(sock):
         sock.settimeout(timeout)
         sock.sendall(wire.frame(b"C", json.dumps(dict(command)).encode()))
         kind, body = wire.receive_frame(sock)
-    except OSError:
-        kind, body = b"", b""
-    finally:
-        sock.close()
-    return _answer(kind, body, timeout)
-
-
-def is_listening(path: str) -> bool:
-    """Whether a process of this user holds a socket, answering or not."""
-    try:
-        wire.connect(os.fsencode(path)).close()
-    except wire.NoServer:
-        return False
-    return True
-
-
-def _answer(kind: bytes, body: bytes, timeout: float) -> dict[str, Any]:
     if kind != b"J":
         raise NotRunningError(
             msg("the server did not answer within {:g} seconds", timeout),
@@ -83,3 +68,12 @@ def _answer(kind: bytes, body: bytes, timeout: float) -> dict[str, Any]:
     if isinstance(answer.get("error"), str):
         raise FeishupermError(answer["error"])
     return answer
+
+
+def is_listening(path: str) -> bool:
+    """Whether a process of this user holds a socket, answering or not."""
+    try:
+        wire.connect(os.fsencode(path)).close()
+    except wire.NoServer:
+        return False
+    return True

@@ -269,30 +269,20 @@ def owner(path: str) -> int:
     return os.stat(path).st_uid
 
 
-def acquire(
-    fd: int,
-    wait: float,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
+def acquire(fd: int, wait: float, sleep: Callable[[float], None] = time.sleep) -> None:
     """Lock an open file until it is closed. Raises OSError when `wait` is over."""
-    deadline = clock() + wait
+    deadline = time.monotonic() + wait
     while True:
         try:
             return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if clock() >= deadline:
+            if time.monotonic() >= deadline:
                 raise
         sleep(LOCK_STEP)
 
 
 @contextmanager
-def locked(
-    path: str,
-    wait: float = 5.0,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[None]:
+def locked(path: str, wait: float = 5.0) -> Iterator[None]:
     """Keep every other holder of the same file out: threads and processes.
 
     Raises FileError when another one keeps it longer than `wait` seconds.
@@ -303,7 +293,7 @@ def locked(
             # A checksum keeps the name short; two paths that share one take turns.
             name = f"{zlib.crc32(os.fsencode(os.path.realpath(path))):08x}"
             fd = open_append(os.path.join(state_dir(), "locks", name))
-            acquire(fd, wait, clock, sleep)
+            acquire(fd, wait)
         except (OSError, ValueError) as error:
             raise failure("cannot lock {}: {}", path, error) from None
         yield

@@ -38,6 +38,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -261,11 +262,9 @@ class Linux:
         if len(names) > MAX_FILES:
             return None
         for name in names:
-            try:
+            with suppress(OSError):
                 if os.readlink(f"{folder}/{name}") == target:
                     return True
-            except OSError:
-                continue
         return False
 
     def is_held(self, inode: int) -> bool:
@@ -275,15 +274,10 @@ class Linux:
     def _file(self, pid: int, name: str, limit: int) -> bytes:
         """The beginning of a file; empty if it cannot be read."""
         try:
-            fd = os.open(f"{self._root}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            with open(f"{self._root}/{pid}/{name}", "rb", buffering=0) as file:
+                return file.read(limit)
         except OSError:
             return b""
-        try:
-            return os.read(fd, limit)
-        except OSError:
-            return b""
-        finally:
-            os.close(fd)
 
 
 BSD_INFO, BSD_INFO_BYTES = 3, 136  # PROC_PIDTBSDINFO, struct proc_bsdinfo
@@ -439,19 +433,15 @@ class Packed(NamedTuple):
 
     address: bytes  # 4 or 16 bytes; never a mapped one
     port: int
-    scope: int = 0  # the interface of a link-local address
 
 
 def _pack(end: End) -> Packed | None:
-    address, _, scope = end[0].partition("%")
     try:
-        if ":" not in address:
-            return Packed(socket.inet_aton(address), end[1])
-        packed = socket.inet_pton(socket.AF_INET6, address)
-        index = socket.if_nametoindex(scope) if scope else 0
+        if ":" not in end[0]:
+            return Packed(socket.inet_aton(end[0]), end[1])
+        return Packed(_unmapped(socket.inet_pton(socket.AF_INET6, end[0])), end[1])
     except (OSError, ValueError):
         return None
-    return Packed(_unmapped(packed), end[1], index)
 
 
 def _unmapped(packed: bytes) -> bytes:
@@ -473,7 +463,7 @@ def ask_kernel(near: Packed, far: Packed) -> Owner | None:
     family = socket.AF_INET6 if len(near.address) == 16 else socket.AF_INET
     question = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF)
     question += struct.pack("!HH16s16s", near.port, far.port, near.address, far.address)
-    question += struct.pack("=III", near.scope, *ANY_COOKIE)
+    question += struct.pack("=III", 0, *ANY_COOKIE)
     head = struct.pack("=IHHII", 16 + len(question), BY_FAMILY, 1, 0, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as kernel:
         kernel.send(head + question)
@@ -524,15 +514,12 @@ def read_tables(
     """The owner of the near end by the tables; None also for what is too far down."""
     left = TABLE_BYTES
     for table in tables:
-        try:
-            with open(table, "rb") as file:
-                rows = file.read(left)
-        except OSError:
-            continue
-        left -= len(rows)
-        owner = find_row(rows, near, far)
-        if owner is not None:
-            return owner
+        with suppress(OSError), open(table, "rb") as file:
+            rows = file.read(left)
+            left -= len(rows)
+            owner = find_row(rows, near, far)
+            if owner is not None:
+                return owner
     return None
 
 

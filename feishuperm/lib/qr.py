@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import product, zip_longest
 
 # A row of a code holds "1" for each dark module and "0" for each light one.
 Code = tuple[str, ...]
@@ -105,36 +105,27 @@ def _interleaved(words: bytes, version: int) -> bytes:
 
 
 def _in_turn(blocks: list[bytes]) -> Iterator[int]:
-    for index in range(len(blocks[-1])):
-        yield from (block[index] for block in blocks if index < len(block))
-
-
-def _powers() -> tuple[list[int], list[int]]:
-    """The powers of 2 in the field of 256 elements that QR uses; their logarithms."""
-    powers, logarithms, value = [0] * 255, [0] * 256, 1
-    for exponent in range(255):
-        powers[exponent] = value
-        logarithms[value] = exponent
-        value = value << 1 ^ (0x11D if value & 0x80 else 0)  # x^8 + x^4 + x^3 + x^2 + 1
-    return powers, logarithms
-
-
-POWERS, LOGARITHMS = _powers()
+    for turn in zip_longest(*blocks):
+        yield from (byte for byte in turn if byte is not None)
 
 
 def _times(left: int, right: int) -> int:
-    if not left or not right:
-        return 0
-    return POWERS[(LOGARITHMS[left] + LOGARITHMS[right]) % 255]
+    """In the field of 256 elements that QR uses."""
+    product = 0
+    for place in reversed(range(8)):
+        product = product << 1 ^ (product >> 7) * 0x11D  # x^8 + x^4 + x^3 + x^2 + 1
+        product ^= (right >> place & 1) * left
+    return product
 
 
 def _divisor(degree: int) -> list[int]:
     """(x - 1)(x - 2)(x - 4)...: its coefficients from the highest, without that 1."""
-    factors = [1]
-    for exponent in range(degree):
-        shifted = [_times(factor, POWERS[exponent]) for factor in factors]
+    factors, power = [1], 1
+    for _ in range(degree):
+        shifted = [_times(factor, power) for factor in factors]
         pairs = zip([*factors, 0], [0, *shifted])
         factors = [factor ^ moved for factor, moved in pairs]
+        power = _times(power, 2)
     return factors[1:]
 
 

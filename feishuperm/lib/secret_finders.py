@@ -4,7 +4,7 @@ One finder per kind: nearly each is a pattern and what is asked about its matche
 goes once through the text, what it tries at one place is bounded, and it yields for
 each place: the server's loop may do something else in between.  A span says what makes
 it a secret: its shape alone, a telling name, or surely its place; an empty span hides
-nothing.  `lib.secrets` decides what to do with them, and loads this only for a text
+nothing.  `lib.log` decides what to do with them, and loads this only for a text
 that may hold something: the patterns take longer to compile than most of feishuperm's
 processes live.
 """
@@ -15,7 +15,7 @@ import binascii
 import re
 from collections.abc import Callable, Generator, Iterator
 
-from feishuperm.lib.secrets import STEP
+from feishuperm.lib.log import STEP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

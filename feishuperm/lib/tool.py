@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
@@ -405,28 +405,26 @@ def extract_tool_detail(
     With a `limit`, both ends of what has more characters, at a price that does not grow
     with what is left out.
     """
-    tool = TOOLS[row_name(tool_name)]
-    blocks: list[Block] = []
-    for field in tool.fields:
-        if any(key in tool_input for key in field.keys):
-            blocks += (field.show or _show_value)(field, tool_input, limit)
-    named = {key for field in tool.fields for key in field.keys}
-    rest = {key: tool_input[key] for key in tool_input if key not in named}
-    if rest or not tool.fields:
-        label = msg("Also") if tool.fields else msg("Input")
-        blocks.append(_rest(rest, limit, label))
-    return ToolDetail(
-        one_line(tool_name), tool.colour, summary(tool_name, tool_input), tuple(blocks)
-    )
+    tool, line = TOOLS[row_name(tool_name)], summary(tool_name, tool_input)
+    blocks = tuple(_blocks(tool, tool_input, limit))
+    return ToolDetail(one_line(tool_name), tool.colour, line, blocks)
 
 
 def headline(tool_name: str, tool_input: ToolInput, limit: int) -> str:
     """The beginning of what a call is about: its command, its file, its input."""
-    for field in TOOLS[row_name(tool_name)].fields:
-        if any(key in tool_input for key in field.keys):
-            blocks = (field.show or _show_value)(field, tool_input, limit)
-            return blocks[0].text if blocks else ""
-    return _rest(tool_input, limit).text if tool_input else ""
+    blocks = _blocks(TOOLS[row_name(tool_name)], tool_input, limit)
+    return next((block.text for block in blocks), "") if tool_input else ""
+
+
+def _blocks(tool: Tool, tool_input: ToolInput, limit: int) -> Iterator[Block]:
+    rest = dict(tool_input)
+    for field in tool.fields:
+        if not rest.keys().isdisjoint(field.keys):
+            yield from (field.show or _show_value)(field, tool_input, limit)
+        for key in field.keys:
+            rest.pop(key, None)
+    if rest or not tool.fields:
+        yield _rest(rest, limit, msg("Also") if tool.fields else msg("Input"))
 
 
 def format_rules(tool_name: str, tool_input: ToolInput) -> Rules:

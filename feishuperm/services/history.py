@@ -20,7 +20,7 @@ from typing import NamedTuple
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.language import translate
-from feishuperm.lib.secrets import mask
+from feishuperm.lib.log import mask
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.fields import list_at, text_at
 from feishuperm.models.request import GONE

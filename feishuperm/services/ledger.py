@@ -57,7 +57,7 @@ from feishuperm.lib.files import (
     write_all,
     write_atomic,
 )
-from feishuperm.lib.secrets import mask
+from feishuperm.lib.log import mask
 from feishuperm.messages import message_of, msg
 from feishuperm.models.fields import decoded, number_at
 

@@ -17,8 +17,7 @@ from feishuperm.danger.paths import UNKNOWN as HOLE
 from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.files import current_branch
-from feishuperm.lib.log import log, redact, redacting
-from feishuperm.lib.secrets import HIDDEN, Masked
+from feishuperm.lib.log import HIDDEN, Masked, log, redact, redacting
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.messages import msg, text, translate
 from feishuperm.models import request as states

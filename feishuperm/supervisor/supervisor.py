@@ -225,7 +225,7 @@ class Supervisor:
         ask_server(notice, NOTICE_SECONDS, self.settings.permission_socket_path)
 
     def _log(self, message: str, level: str = "info") -> None:
-        log.configure(level=self.settings.feishuperm_log_level)
+        log.obey(self.settings)
         log.log(f"supervisor: {message}", level)
 
     def _text(self, sentence: str, **values: object) -> str:

@@ -22,7 +22,7 @@ from feishuperm.lib.config import read_config
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.files import current_branch, parse_json
 from feishuperm.lib.json import json_get
-from feishuperm.lib.log import redact
+from feishuperm.lib.log import mask, redact
 from feishuperm.lib.process_tree import (
     BSD_INFO_BYTES,
     Packed,
@@ -33,7 +33,6 @@ from feishuperm.lib.process_tree import (
     parse_pcblist,
     printable,
 )
-from feishuperm.lib.secrets import mask
 from feishuperm.lib.tool import TOOLS, extract_tool_detail, format_rules, unified_diff
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_plain
 from feishuperm.models.form import parse_answers, read_questions

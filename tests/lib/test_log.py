@@ -10,14 +10,15 @@ from feishuperm.lib import log as log_module
 from feishuperm.lib.log import (
     MAX_MESSAGE,
     Log,
-    configure,
     hide,
     log,
+    obey,
     one_line,
     redact,
     rotate,
     timestamp,
 )
+from feishuperm.models.settings import Settings
 from tests.tables import every_row
 
 
@@ -112,7 +113,7 @@ def test_long_message_is_cut(file: Path) -> None:
     ],
 )
 def test_lower_levels_are_left_out(file: Path, level: str, kept: list[str]) -> None:
-    configure(level=level)
+    obey(Settings({"FEISHUPERM_LOG_LEVEL": level}))
     for each in ("debug", "info", "warning", "error"):
         log(each, each)
     assert [line.split()[-1] for line in file.read_text().splitlines()] == kept
@@ -121,7 +122,8 @@ def test_lower_levels_are_left_out(file: Path, level: str, kept: list[str]) -> N
 def test_other_file_and_stderr(
     tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configure(path=str(tmp_path / "other.log"), stderr=True)
+    obey(Settings({}), stderr=True)
+    log_module._LOG.path = str(tmp_path / "other.log")
     log("both")
     assert not file.exists()
     assert (tmp_path / "other.log").read_text() == capsys.readouterr().err
@@ -151,7 +153,7 @@ def test_secrets_are_replaced(file: Path, text: str, shown: str) -> None:
 
 @every_row("path", ["/proc/no/such.log", "/dev/null/x", "/tmp/a\0b", "/"])
 def test_log_that_cannot_be_written_is_silent(path: str) -> None:
-    configure(path=path)
+    log_module._LOG.path = path
     log("lost")
 
 

@@ -6,8 +6,8 @@ What is made of the marks, and how long it takes, is `test_secrets`.
 from __future__ import annotations
 
 from feishuperm.lib import secret_finders
+from feishuperm.lib.log import HINTS, mask
 from feishuperm.lib.secret_finders import FINDERS
-from feishuperm.lib.secrets import HINTS, mask
 from tests.tables import every_row
 
 S = "S3cr3tC4n4ry"

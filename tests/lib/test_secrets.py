@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from feishuperm.lib import secret_finders, secrets
-from feishuperm.lib.secrets import HIDDEN, finish, mask, masking
+from feishuperm.lib import log, secret_finders
+from feishuperm.lib.log import HIDDEN, finish, mask, masking
 from tests.conftest import examples
 from tests.tables import every_row
 
@@ -354,7 +354,7 @@ def test_every_step_of_masking_is_short(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two pauses a bounded number of places is looked at."""
-    monkeypatch.setattr(secrets, "STEP", 10)
+    monkeypatch.setattr(log, "STEP", 10)
     looked = 0
 
     def counted(find: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
