@@ -275,8 +275,7 @@ class Presenter:
         ask = ask._replace(rules=plan.rules, rule_note=self.say(note) if note else "")
         writing = {row.name for row in kind.actions if row.writes_rule}
         if not plan.rules:  # it would promise what no rule can keep
-            kept = (offer for offer in ask.actions if offer.name not in writing)
-            return ask._replace(actions=tuple(kept))
+            return ask.without(frozenset(writing))
         words = dict.fromkeys(writing, self.say(BROAD))
         return _with_words(ask, words) if plan.broad else ask
 
@@ -316,7 +315,8 @@ class Presenter:
             what = (one_line(redact(row.shown), 120), last_name(row.project))
             counted = "" if left is None else self.say("{count} calls left", count=left)
             ends = (self.say("until {until}", until=until), counted, row.id)
-            rows.append((row.id, _joined(what), _joined(ends)))
+            shown, bounds = (" · ".join(filter(None, part)) for part in (what, ends))
+            rows.append((row.id, shown, bounds))
         return rows
 
     def waiting(self, requests: list[Request]) -> list[tuple[str, str]]:
@@ -403,10 +403,6 @@ class Presenter:
             self.say("{label}: {value}", label=name, value=said) for name, said in rows
         )
         return tuple(one_line(redact(pair), WORDS_SHOWN) for pair in pairs)
-
-
-def _joined(parts: tuple[str, ...]) -> str:
-    return " · ".join(filter(None, parts))
 
 
 def _seen(field: Field) -> Field:
