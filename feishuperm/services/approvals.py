@@ -142,6 +142,7 @@ class Approvals:
         self._armed = math.inf  # when the next look at the deadlines is due
         self._answered: dict[str, float] = {}  # when a session's dialog was, last
         self._timeout = settings.permission_request_timeout
+        self._delay = settings.permission_notify_delay
         self._gives_back = settings.permission_subagent_action == "terminal"
         self._closed = False
         self._handed_over = False
@@ -728,7 +729,9 @@ class Approvals:
         passed = self._timers.now() - request.asked
         if passed < WORDS_SECONDS and self.watcher.words_may_come(request):
             return WORDS_LOOK_SECONDS
-        return 0.0
+        if KINDS[request.kind].blocks_terminal:
+            return 0.0  # nobody at the terminal could answer meanwhile
+        return max(0.0, self._delay - passed)
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> None:
         self._timers.call_at(self._timers.now() + seconds, fn)
