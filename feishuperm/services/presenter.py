@@ -49,21 +49,17 @@ LINE = 100  # characters of what each is about
 PASSES = {
     "minutes": msg(
         "For 10 minutes from now, in session {session} and project {project}, "
-        "this goes through without asking:\n"
-        "{scope}\n"
-        "Only in the folder {folder}, and only while the local files it runs "
-        "stay as they are. What bears a danger mark still asks; it can be "
-        "revoked at any time."
+        "this goes through without asking:"
     ),
     "session": msg(
         "Until session {session} ends (24 hours at most), in project "
-        "{project}, this goes through without asking:\n"
-        "{scope}\n"
-        "Only in the folder {folder}, and only while the local files it runs "
-        "stay as they are. What bears a danger mark still asks; it can be "
-        "revoked at any time."
+        "{project}, this goes through without asking:"
     ),
 }
+PASS_BOUNDS = msg(
+    "Only in the folder {folder}, and only while the local files it runs stay as they "
+    "are. What bears a danger mark still asks; it can be revoked at any time."
+)
 STALE_PASS = msg("Pass {id} has ended: a file that it runs has changed")
 # How a call went on.
 RESULTS = {
@@ -247,13 +243,10 @@ class Presenter:
 
     def pass_words(self, name: str, request: Request, rules: tuple[str, ...]) -> str:
         """What a person agrees to who makes a pass, word by word."""
-        return self.say(
-            PASSES[name],
-            session=one_line(request.session, 8),
-            project=one_line(last_name(request.project), 60),
-            scope=self.pass_scope(request, rules),
-            folder=one_line(request.folder, 200),
-        )
+        session, project = one_line(request.session, 8), last_name(request.project)
+        span = self.say(PASSES[name], session=session, project=one_line(project, 60))
+        bounds = self.say(PASS_BOUNDS, folder=one_line(request.folder, 200))
+        return f"{span}\n{self.pass_scope(request, rules)}\n{bounds}"
 
     def pass_scope(self, request: Request, rules: tuple[str, ...]) -> str:
         """What a pass is for: rules as "always" would write them, or this call."""
