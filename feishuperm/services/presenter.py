@@ -60,6 +60,9 @@ PASS_BOUNDS = msg(
     "Only in the folder {folder}, and only while the local files it runs stay as they "
     "are. What bears a danger mark still asks; it can be revoked at any time."
 )
+TRIED = msg(
+    "The session that asked tried to answer itself ({process}), and was refused."
+)
 STALE_PASS = msg("Pass {id} has ended: a file that it runs has changed")
 # How a call went on.
 RESULTS = {
@@ -280,11 +283,7 @@ class Presenter:
 
     def tried(self, request: Request, now: float) -> Notice:
         """That the session which asks has tried to answer itself."""
-        said = self.say(
-            "The session that asked tried to answer itself ({process}), and was "
-            "refused.",
-            process=request.tried,
-        )
+        said = self.say(TRIED, process=request.tried)
         branch = current_branch(request.project)
         text = f"{said}\n{self.summary(request)}"
         return Notice("tried", now, request.project, branch, request.session, text)
@@ -340,13 +339,7 @@ class Presenter:
                 )
             )
         if request.tried:
-            lines.append(
-                self.say(
-                    "The session that asked tried to answer itself ({process}), and "
-                    "was refused.",
-                    process=request.tried,
-                )
-            )
+            lines.append(self.say(TRIED, process=request.tried))
         if request.grants:
             until = time.strftime("%H:%M", time.localtime(request.grants["ends"]))
             id = request.grants["id"]
