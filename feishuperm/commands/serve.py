@@ -124,7 +124,6 @@ class Server:
         self.notifier = Notifier(
             self.channels,
             settings.feishuperm_notify,
-            settings.permission_notify_delay,
             self._later,
             self.inbox.refresh,
             settings.titles_only(),

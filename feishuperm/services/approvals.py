@@ -142,6 +142,7 @@ class Approvals:
         self._armed = math.inf  # when the next look at the deadlines is due
         self._answered: dict[str, float] = {}  # when a session's dialog was, last
         self._timeout = settings.permission_request_timeout
+        self._delay = settings.permission_notify_delay
         self._gives_back = settings.permission_subagent_action == "terminal"
         self._closed = False
         self._handed_over = False
@@ -298,9 +299,8 @@ class Approvals:
         0: as many as any other has.
         """
         session, path = payload.session_id(), payload.transcript_path()
-        if not self._is_of_agent(payload) or not self._is_locked_out(session, path):
-            return 0
-        return min(GIVEN_BACK_SECONDS, self._timeout)
+        soon = self._is_of_agent(payload) and self._is_locked_out(session, path)
+        return min(GIVEN_BACK_SECONDS, self._timeout) if soon else 0
 
     def _is_of_agent(self, payload: AskPayload) -> bool:
         of_a_call = kind_of(payload.tool_name, payload.EVENT).of_a_call
@@ -667,8 +667,9 @@ class Approvals:
     def outcome(self, id: str) -> Outcome | None:
         """How a request ended; None of one that has not."""
         request = self.requests.get(id)
-        ended = request is not None and not request.waits()
-        return self.outcome_of(request) if request is not None and ended else None
+        if request is None or request.waits():
+            return None
+        return self.outcome_of(request)
 
     def outcome_of(self, request: Request) -> Outcome:
         """How this request ended, in words that are made once."""
@@ -728,7 +729,9 @@ class Approvals:
         passed = self._timers.now() - request.asked
         if passed < WORDS_SECONDS and self.watcher.words_may_come(request):
             return WORDS_LOOK_SECONDS
-        return 0.0
+        if KINDS[request.kind].blocks_terminal:
+            return 0.0  # nobody at the terminal could answer meanwhile
+        return max(0.0, self._delay - passed)
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> None:
         self._timers.call_at(self._timers.now() + seconds, fn)
@@ -755,13 +758,13 @@ class Approvals:
         self.notifier.settle(self.outcome_of(request))
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
         intent = self._intents.pop(request.id, None)
-        if intent is None:
-            self._record(ledger_entry(request))
+        if intent is not None:
+            self._ledger.finish(intent, ledger_entry(request))
+        else:
+            self._ledger.note(ledger_entry(request))
             if request.action:  # it has no intent: at least a kill must not take it
                 self._ledger.flush()
-        else:
-            self._ledger.finish(intent, ledger_entry(request))
-            self._flush_later(LEDGER_SECONDS)
+        self._flush_later(LEDGER_SECONDS)
 
     def _note_answered(self, session: str) -> None:
         """Somebody has just answered a dialog at a session's terminal."""

@@ -282,11 +282,8 @@ def undo(
         said.append(msg("{}: a session that runs keeps this until it ends", path))
     for rule, removed in done.rules.items():
         shown = one_line(rule, sys.maxsize)
-        said.append(
-            msg("removed: {}", shown)
-            if removed
-            else msg("not there any more: {}", shown)
-        )
+        gone = msg("not there any more: {}", shown)
+        said.append(msg("removed: {}", shown) if removed else gone)
     return said
 
 
@@ -361,17 +358,12 @@ def _written(
 ) -> list[tuple[Name, str]]:
     """The rules that a request wrote, by name and as they stand in the file."""
     ended = {number_of(entry, "intent") for entry in entries}
-    sources = [
-        entry
-        for entry in entries
-        if entry.get("event") == REQUEST
-        or (entry.get("event") == INTENT and number_of(entry, "seq") not in ended)
-    ]
-    return [
-        pair
-        for entry in sources
-        for pair in zip(rule_names(entry), ledger.exact(entry, present))
-    ]
+    pairs: list[tuple[Name, str]] = []
+    for entry in entries:
+        is_open = entry.get("event") == INTENT and number_of(entry, "seq") not in ended
+        if is_open or entry.get("event") == REQUEST:
+            pairs += zip(rule_names(entry), ledger.exact(entry, present))
+    return pairs
 
 
 def _undone_names(entries: Sequence[Entry]) -> set[Name]:

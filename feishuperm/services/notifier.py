@@ -55,14 +55,12 @@ class Notifier:
         self,
         channels: Sequence[Channel],
         kinds: frozenset[str],
-        delay: int,
         later: Later,
         changed: Callable[[], object] = lambda: None,
         titles_only: bool = False,
     ) -> None:
         self._channels = channels
         self._kinds = kinds  # that are pushed to people
-        self._delay = delay
         self._later = later
         self._changed = changed  # pages of one request follow it, with any channel
         self._titles_only = titles_only
@@ -92,8 +90,6 @@ class Notifier:
         why = "muted in the chat" if muted else why
         if push and why and not self.watched():
             self._give_up(request, why)
-        elif self._delay and not blocks:
-            self._later(self._delay, partial(self._show_when_free, showing))
         else:
             self._show_when_free(showing)
 

@@ -48,21 +48,20 @@ LINE = 100  # characters of what each is about
 PASSES = {
     "minutes": msg(
         "For 10 minutes from now, in session {session} and project {project}, "
-        "this goes through without asking:\n"
-        "{scope}\n"
-        "Only in the folder {folder}, and only while the local files it runs "
-        "stay as they are. What bears a danger mark still asks; it can be "
-        "revoked at any time."
+        "this goes through without asking:"
     ),
     "session": msg(
         "Until session {session} ends (24 hours at most), in project "
-        "{project}, this goes through without asking:\n"
-        "{scope}\n"
-        "Only in the folder {folder}, and only while the local files it runs "
-        "stay as they are. What bears a danger mark still asks; it can be "
-        "revoked at any time."
+        "{project}, this goes through without asking:"
     ),
 }
+PASS_BOUNDS = msg(
+    "Only in the folder {folder}, and only while the local files it runs stay as they "
+    "are. What bears a danger mark still asks; it can be revoked at any time."
+)
+TRIED = msg(
+    "The session that asked tried to answer itself ({process}), and was refused."
+)
 STALE_PASS = msg("Pass {id} has ended: a file that it runs has changed")
 # How a call went on.
 RESULTS = {
@@ -246,13 +245,10 @@ class Presenter:
 
     def pass_words(self, name: str, request: Request, rules: tuple[str, ...]) -> str:
         """What a person agrees to who makes a pass, word by word."""
-        return self.say(
-            PASSES[name],
-            session=one_line(request.session, 8),
-            project=one_line(last_name(request.project), 60),
-            scope=self.pass_scope(request, rules),
-            folder=one_line(request.folder, 200),
-        )
+        session, project = one_line(request.session, 8), last_name(request.project)
+        span = self.say(PASSES[name], session=session, project=one_line(project, 60))
+        bounds = self.say(PASS_BOUNDS, folder=one_line(request.folder, 200))
+        return f"{span}\n{self.pass_scope(request, rules)}\n{bounds}"
 
     def pass_scope(self, request: Request, rules: tuple[str, ...]) -> str:
         """What a pass is for: rules as "always" would write them, or this call."""
@@ -274,8 +270,7 @@ class Presenter:
         ask = ask._replace(rules=plan.rules, rule_note=self.say(note) if note else "")
         writing = {row.name for row in kind.actions if row.writes_rule}
         if not plan.rules:  # it would promise what no rule can keep
-            kept = (offer for offer in ask.actions if offer.name not in writing)
-            return ask._replace(actions=tuple(kept))
+            return ask.without(frozenset(writing))
         words = dict.fromkeys(writing, self.say(BROAD))
         return _with_words(ask, words) if plan.broad else ask
 
@@ -287,11 +282,7 @@ class Presenter:
 
     def tried(self, request: Request, now: float) -> Notice:
         """That the session which asks has tried to answer itself."""
-        said = self.say(
-            "The session that asked tried to answer itself ({process}), and was "
-            "refused.",
-            process=request.tried,
-        )
+        said = self.say(TRIED, process=request.tried)
         branch = current_branch(request.project)
         text = f"{said}\n{self.summary(request)}"
         return Notice("tried", now, request.project, branch, request.session, text)
@@ -315,7 +306,8 @@ class Presenter:
             what = (one_line(redact(row.shown), 120), last_name(row.project))
             counted = "" if left is None else self.say("{count} calls left", count=left)
             ends = (self.say("until {until}", until=until), counted, row.id)
-            rows.append((row.id, _joined(what), _joined(ends)))
+            shown, bounds = (" · ".join(filter(None, part)) for part in (what, ends))
+            rows.append((row.id, shown, bounds))
         return rows
 
     def waiting(self, requests: list[Request]) -> list[tuple[str, str]]:
@@ -346,13 +338,7 @@ class Presenter:
                 )
             )
         if request.tried:
-            lines.append(
-                self.say(
-                    "The session that asked tried to answer itself ({process}), and "
-                    "was refused.",
-                    process=request.tried,
-                )
-            )
+            lines.append(self.say(TRIED, process=request.tried))
         if request.grants:
             until = time.strftime("%H:%M", time.localtime(request.grants["ends"]))
             id = request.grants["id"]
@@ -402,10 +388,6 @@ class Presenter:
             self.say("{label}: {value}", label=name, value=said) for name, said in rows
         )
         return tuple(one_line(redact(pair), WORDS_SHOWN) for pair in pairs)
-
-
-def _joined(parts: tuple[str, ...]) -> str:
-    return " · ".join(filter(None, parts))
 
 
 def _seen(field: Field) -> Field:

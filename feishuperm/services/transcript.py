@@ -24,7 +24,6 @@ call.  Everything runs on the loop's thread.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import stat
@@ -81,10 +80,7 @@ RESULT_IDS = re.compile(rb'"tool_use_id"\s{0,8}:\s{0,8}"([^"\\]{1,200})"')
 TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at
 LOOK_SECONDS = 0.005  # after which the others have their look soon, not now
 SOON_SECONDS = 0.02
-# What an answer led to is looked for so long, and quickly only at first.
-RESULT_SECONDS = 1800.0
-RESULT_QUICK_SECONDS = 60.0
-RESULT_SLOW_LOOK = 5.0
+RESULT_SECONDS = 1800.0  # so long it is looked for what an answer led to
 RESULTS_MOST = 200  # that are looked for at a time
 # A subagent's request has no dialog while its hook waits: where a person was at the
 # terminal less than so long ago, it is given back there after a few seconds.
@@ -599,7 +595,7 @@ class Watcher:
         self._transcripts = Transcripts()
         self._watches: dict[str, Watch] = {}  # of waiting requests, by id
         self._results: dict[str, tuple[Watch, float]] = {}  # of ended ones, and since
-        self._look_due = math.inf  # when transcripts are looked at next
+        self._looking = False  # whether another look is due
         self._round: list[str] = []  # the ids that this round has still to look at
         self.ends_requests = True  # not any more, where the next server will
 
@@ -676,40 +672,27 @@ class Watcher:
 
     def _look_soon(self) -> None:
         """Look at the transcripts in half a second, if that is not due anyway."""
-        if self._look_due > self._timers.now() + 2 * TRANSCRIPT_SECONDS:
+        if not self._looking:
+            self._looking = True
             self._look_in(TRANSCRIPT_SECONDS)
 
     def _look_in(self, seconds: float) -> None:
-        self._look_due = self._timers.now() + seconds
-        self._timers.call_at(self._look_due, self._look)
+        self._timers.call_at(self._timers.now() + seconds, self._look)
 
     def _look(self) -> None:
         """Look at the next few transcripts; go on while anything is watched."""
-        if self._timers.now() < self._look_due:
-            return  # another look was due sooner, and has taken this one's place
         self._round = self._round or [*self._watches, *self._results]
         until = self._timers.now() + LOOK_SECONDS
         while self._round and self._timers.now() <= until:
             request = self._requests.get(self._round.pop())
             if request is not None:
                 self._look_at(request)
-        self._look_due = math.inf
-        if self._round:
-            self._look_in(SOON_SECONDS)
-        elif self._watches or self._results:
-            self._look_in(TRANSCRIPT_SECONDS if self._hurries() else RESULT_SLOW_LOOK)
+        self._looking = bool(self._round or self._watches or self._results)
+        if self._looking:
+            self._look_in(SOON_SECONDS if self._round else TRANSCRIPT_SECONDS)
 
     def _look_at(self, request: Request) -> None:
         if request.id in self._results:
             self._learn_result(request)
         elif request.id in self._watches and not self.settled(request):
             self._hear(request)
-
-    def _hurries(self) -> bool:
-        """Whether somebody waits for what the transcripts say."""
-        young = self._timers.now() - RESULT_QUICK_SECONDS
-        watched = (self._requests.get(id) for id in self._watches)
-        # What is pending for half a day is looked at again before it is answered.
-        return any(r is not None and not KINDS[r.kind].alone for r in watched) or any(
-            since > young for _, since in self._results.values()
-        )

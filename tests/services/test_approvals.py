@@ -213,7 +213,6 @@ class Bench:
         notifier = Notifier(
             [self.inbox, self.channel],
             read.feishuperm_notify | {"trip"},
-            read.permission_notify_delay,
             lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),
         )
         self.approvals = Approvals(

@@ -26,7 +26,7 @@ def payload(event: dict[str, Any]) -> HookPayload:
 
 def made(*kinds: str) -> tuple[Notices, Channel, Channel]:
     first, second = Channel("app"), Channel("webhook")
-    notifier = Notifier([first, second], frozenset(), 0, lambda seconds, fn: None)
+    notifier = Notifier([first, second], frozenset(), lambda seconds, fn: None)
     return Notices(notifier.notify, frozenset(kinds), lambda: 100.0), first, second
 
 

@@ -39,7 +39,7 @@ class Muted(Channel):
 class Bench:
     """Channels, a clock, and requests that write down what they are told."""
 
-    def __init__(self, *channels: Channel, delay: int = 0, **options: bool) -> None:
+    def __init__(self, *channels: Channel, **options: bool) -> None:
         self.inbox = Channel("inbox", passive=True)
         self.card, self.bot = Channel("app"), Channel("webhook")
         self.channels: Sequence[Channel] = channels or (self.inbox, self.card, self.bot)
@@ -49,7 +49,7 @@ class Bench:
         self.said: list[str] = []
         self.delays: list[float] = []
         self.notifier = Notifier(
-            self.channels, KINDS, delay,
+            self.channels, KINDS,
             lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),
             lambda: self.changes.append(1), **options,
         )  # fmt: skip
@@ -174,7 +174,8 @@ def test_kind_that_stops_the_terminal_does_not_wait_where_nobody_looks() -> None
 
 def test_card_goes_out_after_the_delay_if_it_is_still_waited_for() -> None:
     channels = Channel("inbox", passive=True), Channel("app")
-    bench = Bench(*channels, delay=5)
+    bench = Bench(*channels)
+    bench.delays = [5.0, 0.0, 5.0]
     bench.announce()
     assert [len(channel.asks) for channel in channels] == [1, 0]
     bench.timers.turn(4)
