@@ -29,10 +29,17 @@ from feishuperm.models.settings import Settings
 from feishuperm.setup import claude_settings as claude
 from feishuperm.setup import service as server
 from feishuperm.setup.checks import BOT_OPTIONS, send_hello
-from feishuperm.setup.config_env import BOT, SECONDS, ConfigStep, WantedConfig
-from feishuperm.setup.feishu_setup import AppSetup, Questions, tell_out_of_reach
+from feishuperm.setup.feishu_setup import (
+    BOT,
+    SECONDS,
+    AppSetup,
+    Questions,
+    WantedConfig,
+    tell_out_of_reach,
+)
 from feishuperm.setup.status import inbox_link
 from feishuperm.setup.steps import (
+    ConfigStep,
     Manifest,
     ProgramStep,
     Record,

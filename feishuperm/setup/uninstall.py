@@ -19,13 +19,13 @@ from feishuperm.services.history import Standing
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.setup.claude_settings import undo_claude
-from feishuperm.setup.config_env import purge_config
 from feishuperm.setup.join import undo_gateway
 from feishuperm.setup.service import undo_service
 from feishuperm.setup.steps import (
     Manifest,
     Record,
     own_commands,
+    purge_config,
     remove_folders,
     undo_program,
     undo_slash,
