@@ -104,9 +104,13 @@ def app_findings(
     settings: Settings, api: AppApi, status: Mapping[str, Any] | None, fix: str
 ) -> Iterator[Finding]:
     """All that is known of the app; no card is sent.  `fix` is for its settings."""
-    problem = _settings_problem(settings)
-    if problem:
-        yield fail(problem, fix)
+    if not settings.feishu_app_secret:
+        yield fail(msg("FEISHU_APP_ID is set without FEISHU_APP_SECRET"), fix)
+        return
+    try:
+        settings.app_people()
+    except SettingError as error:
+        yield fail(message_of(error), fix)
         return
     token = api.fetch_token()
     if not token.ok:
@@ -123,16 +127,6 @@ def app_findings(
         # A refusal of Feishu's has its reason above; a network says nothing there.
         if row["name"] == "app" and not (is_broken and split_fix(row["detail"])[1]):
             yield channel_finding(row)
-
-
-def _settings_problem(settings: Settings) -> str:
-    if not settings.feishu_app_secret:
-        return msg("FEISHU_APP_ID is set without FEISHU_APP_SECRET")
-    try:
-        settings.app_people()
-    except SettingError as error:
-        return message_of(error)
-    return ""
 
 
 def app_owner(api: AppApi) -> str:

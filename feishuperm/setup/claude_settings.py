@@ -290,21 +290,6 @@ def rules_of(text: str) -> list[str]:
     return [rule for rule in items if isinstance(rule, str)]
 
 
-def missing_rules(text: str, rules: Sequence[str]) -> list[str]:
-    """Those that are not there yet."""
-    present = rules_of(text) if rules else []
-    return [rule for rule in rules if rule not in present]
-
-
-def put_rules(text: str, missing: Sequence[str]) -> str:
-    """The text with these rules at the end of the list. Raises SettingsError."""
-    if missing and editor.get_value(text, ASK) is editor.MISSING:
-        return editor.set_value(text, ASK, missing)
-    for rule in missing:
-        text = editor.add_item(text, ASK, rule)
-    return text
-
-
 def drop_rules(text: str, rules: Collection[str], original: str = "") -> str:
     """The text without these rules, and without what is empty for it."""
     value = editor.get_value(text, ASK) if rules else None
@@ -400,12 +385,21 @@ class ClaudeStep(Step):
             text = editor.set_value(text, tuple(keys), value)
             name = ".".join(map(str, keys))
             rows.append(msg("set {} to {!r} in {}", name, value, path))
-        rules = missing_rules(text, self.rules)
+        present = rules_of(text)
+        rules = [rule for rule in self.rules if rule not in present]
         if rules:
             named = msg("{} rules", len(rules)) if self.brief else ", ".join(rules)
             rows.append(msg("always ask about {} in {}", named, path))
-        after = put_rules(text, rules)
+        after = self._with_rules(text, rules)
         return Edit(before, after, rows + removals, values, rules, gone)
+
+    @staticmethod
+    def _with_rules(text: str, rules: list[str]) -> str:
+        if rules and editor.get_value(text, ASK) is editor.MISSING:
+            return editor.set_value(text, ASK, rules)
+        for rule in rules:
+            text = editor.add_item(text, ASK, rule)
+        return text
 
     def _without(self, text: str) -> tuple[str, list[str], list[str]]:
         """The text without what is to go, what that is, and the rules among it."""

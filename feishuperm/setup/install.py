@@ -150,12 +150,11 @@ class Install:
     def try_app(self) -> None:
         """Look at a new app, and wait for a tap."""
         settings = self.config.settings()
-        if "app" not in settings.surfaces():
-            return
-        socket = settings.permission_socket_path
-        self.app.verify(socket)
-        if not self.options.no_input and can_ask():
-            self.app.await_tap(socket, settings.permission_request_timeout)
+        if "app" in settings.surfaces():
+            socket = settings.permission_socket_path
+            self.app.verify(socket)
+            if not self.options.no_input and can_ask():
+                self.app.await_tap(socket, settings.permission_request_timeout)
 
     def try_bot(self) -> None:
         """Without a person, a bot that does not answer is told and kept.
@@ -251,11 +250,8 @@ class Install:
             records = self.manifest.records
             paths += [name[9:] for name in records if name.startswith("settings:")]
         asking = claude.asking_commands(own)
-        return [
-            path
-            for path in dict.fromkeys(paths)
-            if path != own and claude.asking_commands(path) - asking
-        ]
+        others = [path for path in dict.fromkeys(paths) if path != own]
+        return [path for path in others if claude.asking_commands(path) - asking]
 
     def conclude(self, changed: bool, service: server.Service | None) -> None:
         """What was done, and what runs now."""

@@ -121,11 +121,10 @@ def _bind(host: str, port: int) -> None:
 
 def has_address(host: str) -> bool:
     """Whether this machine has an address; it may do without IPv6."""
-    try:
+    with suppress(OSError):
         _bind(host, 0)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def url_of(host: str, port: int) -> str:
