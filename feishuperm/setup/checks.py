@@ -212,12 +212,10 @@ def watch(
     ask: Callable[[], dict[str, Any]],
     until: float,
     tell: Callable[[str], object] = say,
-    clock: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], object] = time.sleep,
 ) -> Finding | None:
     """Wait for the hook's end and tell of a broken bot at once; its last problem."""
     said, problem = "", None
-    while hook.poll() is None and clock() < until:
+    while hook.poll() is None and time.monotonic() < until:
         try:
             problem = obstacle(ask())
         except NotRunningError as error:  # the hook waits for it to come back
@@ -225,7 +223,7 @@ def watch(
         if problem is not None and problem.text != said:
             said = problem.text
             tell(said)
-        pause(POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
     return problem
 
 

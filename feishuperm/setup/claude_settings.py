@@ -546,12 +546,6 @@ def permission_mode(path: str) -> str:
     return mode if isinstance(mode, str) else ""
 
 
-def asking_commands(path: str) -> set[str]:
-    """Our commands in a settings file that ask for permission."""
-    hooks = find_hooks(settings_text(path))
-    return {h.entry["command"] for h in hooks if h.event == "PermissionRequest"}
-
-
 def is_registered(program: str, project: str, environ: Mapping[str, str]) -> bool:
     """Whether any file that Claude Code reads in a project starts this program."""
     texts = map(settings_text, claude_settings(project, environ).values())
