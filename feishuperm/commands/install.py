@@ -13,7 +13,7 @@ from feishuperm.lib.language import KEY
 from feishuperm.lib.program import archive_path
 from feishuperm.messages import msg
 from feishuperm.models.names import LANGUAGES
-from feishuperm.setup.config_env import duration
+from feishuperm.setup.feishu_setup import duration
 from feishuperm.setup.install import Install
 from feishuperm.setup.join import GatewayInstall
 from feishuperm.setup.service import SERVICE_MANAGERS, port_number

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+from contextlib import suppress
 from typing import Any
 
 from feishuperm.errors import FeishupermError
@@ -63,10 +64,8 @@ def main(args: list[str]) -> int:
 def show_brief(socket: str) -> int:
     """Where one stands; whatever is missing is no error."""
     status: dict[str, Any] | None = None
-    try:
+    with suppress(FeishupermError):
         status = read_status(socket, os.environ)
-    except FeishupermError:
-        pass
     context = DoctorContext(os.environ, os.getcwd())
     installed = status is not None or bool(context.manifest.record("program"))
     show("\n".join(brief(status, installed, asks_enough(context))))

@@ -104,9 +104,13 @@ def app_findings(
     settings: Settings, api: AppApi, status: Mapping[str, Any] | None, fix: str
 ) -> Iterator[Finding]:
     """All that is known of the app; no card is sent.  `fix` is for its settings."""
-    problem = _settings_problem(settings)
-    if problem:
-        yield fail(problem, fix)
+    if not settings.feishu_app_secret:
+        yield fail(msg("FEISHU_APP_ID is set without FEISHU_APP_SECRET"), fix)
+        return
+    try:
+        settings.app_people()
+    except SettingError as error:
+        yield fail(message_of(error), fix)
         return
     token = api.fetch_token()
     if not token.ok:
@@ -123,16 +127,6 @@ def app_findings(
         # A refusal of Feishu's has its reason above; a network says nothing there.
         if row["name"] == "app" and not (is_broken and split_fix(row["detail"])[1]):
             yield channel_finding(row)
-
-
-def _settings_problem(settings: Settings) -> str:
-    if not settings.feishu_app_secret:
-        return msg("FEISHU_APP_ID is set without FEISHU_APP_SECRET")
-    try:
-        settings.app_people()
-    except SettingError as error:
-        return message_of(error)
-    return ""
 
 
 def app_owner(api: AppApi) -> str:
@@ -218,12 +212,10 @@ def watch(
     ask: Callable[[], dict[str, Any]],
     until: float,
     tell: Callable[[str], object] = say,
-    clock: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], object] = time.sleep,
 ) -> Finding | None:
     """Wait for the hook's end and tell of a broken bot at once; its last problem."""
     said, problem = "", None
-    while hook.poll() is None and clock() < until:
+    while hook.poll() is None and time.monotonic() < until:
         try:
             problem = obstacle(ask())
         except NotRunningError as error:  # the hook waits for it to come back
@@ -231,7 +223,7 @@ def watch(
         if problem is not None and problem.text != said:
             said = problem.text
             tell(said)
-        pause(POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
     return problem
 
 

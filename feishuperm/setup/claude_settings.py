@@ -224,16 +224,6 @@ def _entry(
     return entry
 
 
-def drop_hooks(text: str, own: Collection[str], original: str = "") -> str:
-    """The text without our entries and without what is empty for it.
-
-    Lists and objects that `original` holds too are kept, empty or not.
-    """
-    for hook in reversed(own_hooks(text, own)):
-        text = drop_hook(text, hook, original)
-    return text
-
-
 def drop_hook(text: str, hook: Hook, original: str) -> str:
     """Cut the entry, or its whole group if it was alone there."""
     entries = editor.get_value(text, hook.path[:4])
@@ -298,21 +288,6 @@ def rules_of(text: str) -> list[str]:
     rules = value_in(text, ASK)
     items = rules if isinstance(rules, list) else []
     return [rule for rule in items if isinstance(rule, str)]
-
-
-def missing_rules(text: str, rules: Sequence[str]) -> list[str]:
-    """Those that are not there yet."""
-    present = rules_of(text) if rules else []
-    return [rule for rule in rules if rule not in present]
-
-
-def put_rules(text: str, missing: Sequence[str]) -> str:
-    """The text with these rules at the end of the list. Raises SettingsError."""
-    if missing and editor.get_value(text, ASK) is editor.MISSING:
-        return editor.set_value(text, ASK, missing)
-    for rule in missing:
-        text = editor.add_item(text, ASK, rule)
-    return text
 
 
 def drop_rules(text: str, rules: Collection[str], original: str = "") -> str:
@@ -398,49 +373,54 @@ class ClaudeStep(Step):
 
     def _edit(self, before: str) -> Edit:
         path, rows = self.path, []
-        away = [hook for hook in own_hooks(before, self.own) if self._goes(hook)]
-        added = self.record.get("rules", []) if self.away_rules else ()
-        gone = [rule for rule in rules_of(before) if rule in added]
-        text = without = self._without(before, away, gone)
+        text, removals, gone = self._without(before)
+        without = text
         for row, command in self.hooks:
             text = put_hook(text, row, command, self.own)
-        events = ", ".join(dict.fromkeys(row.event for row, _ in self.hooks))
         if text != without:
+            events = ", ".join(dict.fromkeys(row.event for row, _ in self.hooks))
             rows.append(msg("register {} in {}", events, path))
         values = self._missing_values(text)
         for keys, value in values:
             text = editor.set_value(text, tuple(keys), value)
             name = ".".join(map(str, keys))
             rows.append(msg("set {} to {!r} in {}", name, value, path))
-        rules = missing_rules(text, self.rules)
+        present = rules_of(text)
+        rules = [rule for rule in self.rules if rule not in present]
         if rules:
             named = msg("{} rules", len(rules)) if self.brief else ", ".join(rules)
             rows.append(msg("always ask about {} in {}", named, path))
-        rows += [
-            msg("remove {} of {} from {}", hook.program, hook.event, path)
+        after = self._with_rules(text, rules)
+        return Edit(before, after, rows + removals, values, rules, gone)
+
+    @staticmethod
+    def _with_rules(text: str, rules: list[str]) -> str:
+        if rules and editor.get_value(text, ASK) is editor.MISSING:
+            return editor.set_value(text, ASK, rules)
+        for rule in rules:
+            text = editor.add_item(text, ASK, rule)
+        return text
+
+    def _without(self, text: str) -> tuple[str, list[str], list[str]]:
+        """The text without what is to go, what that is, and the rules among it."""
+        away = [hook for hook in own_hooks(text, self.own) if self._goes(hook)]
+        added = self.record.get("rules", []) if self.away_rules else ()
+        gone = [rule for rule in rules_of(text) if rule in added]
+        pairs = self.record.get("values", [])
+        values = [pair for pair in pairs if tuple(pair[0]) in self.away_values]
+        rows = [
+            msg("remove {} of {} from {}", hook.program, hook.event, self.path)
             for hook in away
         ]
         if gone:
-            rows.append(msg("no longer ask about {} in {}", ", ".join(gone), path))
-        return Edit(before, put_rules(text, rules), rows, values, rules, gone)
+            rows.append(msg("no longer ask about {} in {}", ", ".join(gone), self.path))
+        base = (read_bytes(self.backup) or b"").decode()
+        return take_out(text, away, gone, values, base), rows, gone
 
     def _goes(self, hook: Hook) -> bool:
         is_ours = hook.program == SUPERVISOR_PROGRAM
         kind = kind_in(hook.entry["command"]) or hook.event
         return (SUPERVISOR_PROGRAM if is_ours else kind) in self.away
-
-    def _without(self, text: str, away: list[Hook], gone: list[str]) -> str:
-        """The text without what is to go."""
-        if not (away or gone or self.away_values):
-            return text
-        base = (read_bytes(self.backup) or b"").decode()
-        for hook in reversed(away):
-            text = drop_hook(text, hook, base)
-        for path in self.away_values:
-            pair = [list(path), editor.get_value(text, path)]
-            if pair in self.record.get("values", []):
-                text = editor.drop_value(text, path, base)
-        return drop_rules(text, gone, base)
 
     def _missing_values(self, text: str) -> list[Any]:
         """The values that have to be set in a text, each with its path."""
@@ -494,11 +474,21 @@ def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
     ]
 
 
-def without_us(text: str, record: Record, base: str = "") -> str:
-    """A settings text without our hooks, rules and the values we set."""
-    text = drop_hooks(text, record.get("commands", []), base)
-    text = drop_rules(text, record.get("rules", []), base)
-    for keys, value in record.get("values", []):
+def take_out(
+    text: str,
+    hooks: Sequence[Hook],
+    rules: Collection[str],
+    values: Sequence[Any],
+    base: str,
+) -> str:
+    """A settings text without some hooks, rules, and values that are still ours.
+
+    Whatever the file had before us, `base`, is there again.
+    """
+    for hook in reversed(hooks):
+        text = drop_hook(text, hook, base)
+    text = drop_rules(text, rules, base)
+    for keys, value in values:
         path = tuple(keys)
         if editor.get_value(text, path) == value:
             text = editor.drop_value(text, path, base)
@@ -506,6 +496,13 @@ def without_us(text: str, record: Record, base: str = "") -> str:
             if before is not editor.MISSING:
                 text = editor.set_value(text, path, before)
     return text
+
+
+def without_us(text: str, record: Record, base: str = "") -> str:
+    """A settings text without all that a record says is ours."""
+    hooks = own_hooks(text, record.get("commands", []))
+    rules, values = record.get("rules", []), record.get("values", [])
+    return take_out(text, hooks, rules, values, base)
 
 
 def undo_claude(record: Record) -> list[str]:
@@ -547,12 +544,6 @@ def permission_mode(path: str) -> str:
     """The mode a settings file makes sessions start in; empty when it names none."""
     mode = value_in(settings_text(path), DEFAULT_MODE)
     return mode if isinstance(mode, str) else ""
-
-
-def asking_commands(path: str) -> set[str]:
-    """Our commands in a settings file that ask for permission."""
-    hooks = find_hooks(settings_text(path))
-    return {h.entry["command"] for h in hooks if h.event == "PermissionRequest"}
 
 
 def is_registered(program: str, project: str, environ: Mapping[str, str]) -> bool:

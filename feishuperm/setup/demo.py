@@ -152,9 +152,9 @@ class Demo:
                 return
             if self.server.poll() is not None:
                 break
-        raise FeishupermError(
-            msg("the demo's server did not start: {}", self._last_words())
-        )
+        with open(os.path.join(self.folder, "serve.out"), errors="replace") as file:
+            said = file.read().strip().splitlines() or [msg("it said nothing")]
+        raise FeishupermError(msg("the demo's server did not start: {}", said[-1]))
 
     def status(self) -> dict[str, Any]:
         return ask_server({"command": "status"}, path=self.socket)
@@ -187,11 +187,6 @@ class Demo:
             if process.stdout is not None:
                 process.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _last_words(self) -> str:
-        with open(os.path.join(self.folder, "serve.out"), errors="replace") as file:
-            lines = file.read().strip().splitlines()
-        return lines[-1] if lines else msg("it said nothing")
 
 
 # What the command does with it.

@@ -1,7 +1,8 @@
-"""Feishu in `install`: what a person is asked, the group bot, the app and its owner.
+"""What `install` wants: flags, environment, and what a person is asked about Feishu.
 
-It changes nothing but the wanted settings; `install` makes them true.  Only the secret
-of a new app goes to config.env at once.  An empty line skips a question.
+How long a request waits, the group bot, the app and its owner.  It changes nothing but
+the wanted settings; `install` makes them true.  Only the secret of a new app goes to
+config.env at once.  An empty line skips a question.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import getpass
 import ipaddress
 import os
+import re
 import socket
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
@@ -20,26 +22,134 @@ from feishuperm.app.api import app_of
 from feishuperm.app.health import OK
 from feishuperm.errors import FeishupermError, SettingError, UsageError
 from feishuperm.lib import feishu
-from feishuperm.lib.config import config_path
+from feishuperm.lib.config import config_path, read_config, state_dir
 from feishuperm.lib.language import translate
 from feishuperm.lib.post import call
 from feishuperm.lib.terminal import ask, complain, say, show
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
 from feishuperm.setup import checks
+from feishuperm.setup import service as server
 from feishuperm.setup.checks import edit
 from feishuperm.setup.claude_settings import RULES, listing
-from feishuperm.setup.config_env import (
-    BOT,
-    SURFACES,
-    ConfigStep,
-    WantedConfig,
-    ask_wait,
-)
 from feishuperm.setup.scan import Created, Scan, Screen, is_open_id
-from feishuperm.setup.service import can_listen, free_port, url_of
 from feishuperm.setup.status import settled_status
-from feishuperm.setup.steps import Manifest, remove_file
+from feishuperm.setup.steps import ConfigStep, Manifest, remove_file
+
+# How long a request waits.
+
+
+USUAL = 600  # seconds that `install` offers on a terminal
+SHORT = 60  # up to here a wait ends as specified: with a refusal
+LONGEST = 86400
+DURATION = re.compile(r"([0-9]{1,5})([smh]?)")
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+SECONDS = "PERMISSION_REQUEST_TIMEOUT"
+ACTION = "PERMISSION_TIMEOUT_ACTION"
+
+
+def duration(text: str) -> int:
+    """Seconds of `10m`, `55s` or `600`. Raises ValueError."""
+    match = DURATION.fullmatch(text.strip().lower())
+    seconds = int(match[1]) * UNITS[match[2]] if match else 0
+    if not 0 < seconds <= LONGEST:
+        raise ValueError(msg("{!r} is not a time from 1s to 24h, such as 10m", text))
+    return seconds
+
+
+def wait_settings(seconds: int) -> dict[str, str]:
+    """The settings for a wait of so many seconds."""
+    action = "deny" if seconds <= SHORT else "terminal"
+    return {SECONDS: str(seconds), ACTION: action}
+
+
+def ask_wait() -> dict[str, str]:
+    """Offer the longer wait; Enter takes it."""
+    say(
+        "How long should a request wait for you? After 10 minutes the terminal\n"
+        "decides, where the dialog stays open; otherwise it is denied after 55 s."
+    )
+    answer = ask("Wait 10 minutes? [Y/n] ")
+    return wait_settings(55 if answer in ("n", "no") else USUAL)
+
+
+# What an install wants: flags, environment, and what nobody said.
+
+
+FLAGS = {
+    "webhook": "FEISHU_WEBHOOK_URL",
+    "secret": "FEISHU_WEBHOOK_SECRET",
+    "callback_url": "CALLBACK_SERVER_URL",
+    "port": "CALLBACK_SERVER_PORT",
+    "lang": "FEISHUPERM_LANG",
+}
+SURFACES = "FEISHUPERM_SURFACES"
+BOT = ("FEISHU_WEBHOOK_URL", "FEISHU_WEBHOOK_SECRET")
+
+
+class WantedConfig:
+    """`old` is what the file holds, `new` what this install wants to set in it."""
+
+    def __init__(self, options: Namespace, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.old = read_config(config_path(environ))
+        self.new = asked_config(options, environ)
+
+    def settings(self) -> Settings:
+        """The settings the server will have. Raises SettingError for a bad one."""
+        return Settings({**self.old, **self.new})
+
+    def has(self, key: str) -> bool:
+        return bool(self.new.get(key) or self.old.get(key))
+
+    def has_new_bot(self) -> bool:
+        """Whether a bot is given that was not there before."""
+        return self.has(BOT[0]) and any(
+            key in self.new and self.new[key] != self.old.get(key) for key in BOT
+        )
+
+    def with_surface(self, name: str) -> dict[str, str]:
+        """What to set so that a surface is used; nothing where no list forbids it."""
+        listed = self.settings().feishuperm_surfaces
+        if not listed or name in listed:
+            return {}
+        return {SURFACES: ",".join(sorted({*listed, name}))}
+
+    def complete(self, own_port: int, serves: bool = True) -> None:
+        """Choose what nobody said: a socket of this user's own, a port that is free.
+
+        `own_port` is held by the server that is there. Raises FeishupermError.
+        """
+        if self.has_new_bot() and SURFACES not in self.new:
+            self.new.update(self.with_surface("webhook"))
+        if not self.has("PERMISSION_SOCKET_PATH"):
+            socket = server.own_socket(state_dir(self.environ))
+            self.new["PERMISSION_SOCKET_PATH"] = socket
+        settings = self.settings()
+        if not serves:
+            return
+        if self.has("CALLBACK_SERVER_PORT") or self.has("CALLBACK_SERVER_URL"):
+            return server.check_port(settings, own_port)
+        port, hosts = settings.callback_server_port, settings.http_hosts()
+        if not server.can_listen(hosts, 0 if port == own_port else port):
+            self.new.update(server.port_settings(server.free_port(hosts)))
+
+
+def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, str]:
+    """Settings from flags and the environment, which the service will not have."""
+    asked = {key: environ[key] for key in BY_KEY if environ.get(key)}
+    for flag, key in FLAGS.items():
+        if getattr(options, flag):
+            asked[key] = getattr(options, flag)
+    if options.wait:
+        asked.update(wait_settings(options.wait))
+    if options.port and "CALLBACK_SERVER_URL" not in asked:
+        asked.update(server.port_settings(options.port))
+    return asked
+
+
+# How a phone gets here.
+
 
 # Documentation addresses: nothing is sent, the kernel only says which way it would go.
 FAR = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
@@ -105,7 +215,7 @@ def advise(settings: Settings, rows: list[Address]) -> None:
     url, port = settings.callback_server_url, settings.callback_server_port
     say("The buttons lead to {}, which a phone cannot open. It could open:", url)
     for number, row in enumerate(rows, 1):
-        show(f"  {number}  {url_of(row.host, port)}  {translate(row.exposes)}")
+        show(f"  {number}  {server.url_of(row.host, port)}  {translate(row.exposes)}")
 
 
 # The group bot: its address, its secret, and how a phone gets here.
@@ -172,9 +282,9 @@ class BotQuestions:
         while chosen := ask("Choose one [Enter: leave it]: "):
             if chosen.isdecimal() and 0 < int(chosen) <= len(rows):
                 port, hosts = settings.callback_server_port, ("0.0.0.0", "::")
-                if port != self.own_port() and not can_listen(hosts, port):
-                    port = free_port(hosts)
-                url = url_of(rows[int(chosen) - 1].host, port)
+                if port != self.own_port() and not server.can_listen(hosts, port):
+                    port = server.free_port(hosts)
+                url = server.url_of(rows[int(chosen) - 1].host, port)
                 self.config.new.update({PORT: str(port), URL: url})
                 return
 
@@ -208,7 +318,8 @@ def tell_out_of_reach(config: WantedConfig) -> None:
         return
     rows = addresses()
     advise(settings, rows)
-    example = url_of(rows[0].host, settings.callback_server_port) if rows else "URL"
+    port = settings.callback_server_port
+    example = server.url_of(rows[0].host, port) if rows else "URL"
     say("to set one: feishuperm install --callback-url {}", example)
 
 

@@ -13,7 +13,6 @@ import shlex
 import stat
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from feishuperm import __version__
@@ -29,10 +28,17 @@ from feishuperm.models.settings import Settings
 from feishuperm.setup import claude_settings as claude
 from feishuperm.setup import service as server
 from feishuperm.setup.checks import BOT_OPTIONS, send_hello
-from feishuperm.setup.config_env import BOT, SECONDS, ConfigStep, WantedConfig
-from feishuperm.setup.feishu_setup import AppSetup, Questions, tell_out_of_reach
+from feishuperm.setup.feishu_setup import (
+    BOT,
+    SECONDS,
+    AppSetup,
+    Questions,
+    WantedConfig,
+    tell_out_of_reach,
+)
 from feishuperm.setup.status import inbox_link
 from feishuperm.setup.steps import (
+    ConfigStep,
     Manifest,
     ProgramStep,
     Record,
@@ -61,8 +67,7 @@ class Install:
         recorded = self.manifest.record("service").get("socket", "")
         if self.status is None and recorded:
             self.socket, self.status = recorded, server.running_status(recorded)
-        command = partial(self.command, "feishuperm")
-        self.app = AppSetup(self.config, self.manifest, options, command)
+        self.app = AppSetup(self.config, self.manifest, options, self.command)
         self.questions = Questions(self.config, self.app, self.own_port)
         self.mode = options.permission_mode or ""
         self.status_after: dict[str, Any] = {}
@@ -143,12 +148,11 @@ class Install:
     def try_app(self) -> None:
         """Look at a new app, and wait for a tap."""
         settings = self.config.settings()
-        if "app" not in settings.surfaces():
-            return
-        socket = settings.permission_socket_path
-        self.app.verify(socket)
-        if not self.options.no_input and can_ask():
-            self.app.await_tap(socket, settings.permission_request_timeout)
+        if "app" in settings.surfaces():
+            socket = settings.permission_socket_path
+            self.app.verify(socket)
+            if not self.options.no_input and can_ask():
+                self.app.await_tap(socket, settings.permission_request_timeout)
 
     def try_bot(self) -> None:
         """Without a person, a bot that does not answer is told and kept.
@@ -169,12 +173,12 @@ class Install:
             )
         if not result.ok:
             warn("Feishu did not accept the test card: {}", result.message)
-            again = f"{self.command('feishuperm')} test-card"
+            again = f"{self.command()} test-card"
             warn("the bot is saved anyway; once that is fixed: {}", again)
 
     def tell(self, service: server.Service | None) -> None:
         """Where the inbox is, what is odd, and what to do now."""
-        program = self.command("feishuperm")
+        program = self.command()
         if service is not None:
             say("inbox: {}", inbox_link())
             if service.kind == "background" or "linger" in service.keeps:
@@ -226,29 +230,6 @@ class Install:
             yield msg("add {} to FEISHUPERM_NOTIFY to get cards for them too", silent)
         if self.config.has_new_bot() and "webhook" not in settings.surfaces():
             yield msg("FEISHUPERM_SURFACES does not list webhook: the bot gets nothing")
-        for path in () if self.options.no_hooks else self.other_hooks():
-            yield msg(
-                "{} has feishuperm's hook in another form: where both are used, "
-                "each request is asked twice; remove feishuperm-hook from one",
-                path,
-            )
-
-    def other_hooks(self) -> list[str]:
-        """Files that let the same request be asked again.
-
-        Of equal commands Claude Code runs one, whichever files they are in.
-        """
-        own = self.settings_path()
-        paths = [absolute(p) for p in claude_settings("", self.environ).values()]
-        if not self.options.project:
-            records = self.manifest.records
-            paths += [name[9:] for name in records if name.startswith("settings:")]
-        asking = claude.asking_commands(own)
-        return [
-            path
-            for path in dict.fromkeys(paths)
-            if path != own and claude.asking_commands(path) - asking
-        ]
 
     def conclude(self, changed: bool, service: server.Service | None) -> None:
         """What was done, and what runs now."""
@@ -455,11 +436,11 @@ class Install:
         """A link as `sh -c` reads it, and what it is called for alone, if anything."""
         return f"{shlex.quote(self.link(name))} {kind}".rstrip()
 
-    def command(self, name: str) -> str:
-        """How a person calls one of our programs from this shell."""
-        link = self.link(name)
+    def command(self) -> str:
+        """How a person calls us from this shell."""
+        link = self.link("feishuperm")
         folders = self.environ.get("PATH", "").split(os.pathsep)
-        return name if os.path.dirname(link) in folders else shlex.quote(link)
+        return "feishuperm" if os.path.dirname(link) in folders else shlex.quote(link)
 
     def settings_path(self) -> str:
         paths = claude_settings("", self.environ)

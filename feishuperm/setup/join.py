@@ -28,21 +28,8 @@ from feishuperm.messages import msg
 from feishuperm.models.settings import BY_KEY, host_is_local, parse_setting, url_host
 from feishuperm.protocol.machine import MachineWire
 from feishuperm.setup import service as server
-from feishuperm.setup.config_env import (
-    ConfigStep,
-    WantedConfig,
-    drop_keys,
-    merge_config,
-)
-from feishuperm.setup.steps import (
-    Manifest,
-    ProgramStep,
-    Record,
-    Step,
-    interpreter,
-    remove_file,
-    remove_folders,
-)
+from feishuperm.setup import steps
+from feishuperm.setup.feishu_setup import WantedConfig
 
 Dial = Callable[[str], tuple[socket.socket, bytes]]
 Show = Callable[[str], object]
@@ -168,7 +155,7 @@ def take_up(
     values = {KEY: own.url}
     if grants is not None:
         values[GRANTS] = "on" if grants else "off"
-    change_config(lambda data: merge_config(data, values), environ)
+    change_config(lambda data: steps.merge_config(data, values), environ)
     enrolment.promote(environ)
 
 
@@ -187,9 +174,9 @@ def leave_gateway(environ: Mapping[str, str] = os.environ) -> str:
         own = enrolment.load(environ)
     except FileError:  # nobody can read it: it goes as well
         own = None
-    change_config(lambda data: drop_keys(data, [KEY, GRANTS]), environ)
+    change_config(lambda data: steps.drop_keys(data, [KEY, GRANTS]), environ)
     for path in (enrolment.coming_path(environ), enrolment.path(environ)):
-        remove_file(path)
+        steps.remove_file(path)
     return own.url if own else ""
 
 
@@ -230,7 +217,7 @@ class GatewayInstall:
         environ: Mapping[str, str],
         run: server.Run = server.run_quietly,
     ) -> None:
-        self.manifest = Manifest(environ)
+        self.manifest = steps.Manifest(environ)
         self._config = WantedConfig(options, environ)
         self._prefix = os.path.abspath(options.prefix or f"{home(environ)}/.local")
         program = os.path.join(self._prefix, "bin", "feishuperm")
@@ -243,9 +230,9 @@ class GatewayInstall:
         return 0
 
     def run(self) -> int:
-        steps = self._steps()
-        changes = [row for step in steps for row in step.changes()]
-        for step in steps:
+        wanted = self._steps()
+        changes = [row for step in wanted for row in step.changes()]
+        for step in wanted:
             step.apply()
         for row in changes:
             say("  {}", row)
@@ -258,7 +245,7 @@ class GatewayInstall:
         problem = msg("the gateway was started, but does not answer")
         raise FeishupermError(problem, self._service.hint)
 
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[steps.Step]:
         if not self._service.works():
             raise FeishupermError(
                 msg(
@@ -275,20 +262,22 @@ class GatewayInstall:
             raise FeishupermError(
                 msg("a gateway needs an app"), "FEISHU_APP_ID=... FEISHU_APP_SECRET=..."
             )
-        python, note = interpreter()
+        python, note = steps.interpreter()
         if note:
             warn(note)
         return [
-            ProgramStep(self.manifest, archive_path(), self._prefix, python),
-            ConfigStep(self.manifest, self._config.new),
+            steps.ProgramStep(self.manifest, archive_path(), self._prefix, python),
+            steps.ConfigStep(self.manifest, self._config.new),
             GatewayStep(self.manifest, self._service, self._socket),
         ]
 
 
-def undo_gateway(record: Record, run: server.Run = server.run_quietly) -> list[str]:
+def undo_gateway(
+    record: steps.Record, run: server.Run = server.run_quietly
+) -> list[str]:
     """Stop the gateway and remove its unit."""
     GatewayService("", {}, run).stop()
-    remove_file(record.get("path", ""))
+    steps.remove_file(record.get("path", ""))
     run(["systemctl", "--user", "daemon-reload"])
-    remove_folders(record.get("folders", []))
+    steps.remove_folders(record.get("folders", []))
     return [msg("stopped the gateway")]

@@ -27,7 +27,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -100,24 +99,31 @@ class Created(NamedTuple):
     is_lark: bool
 
 
-@dataclass
 class Registration:
-    """One code, and how it is asked about."""
+    """One code, and how it is asked about; `app_id`: an app to be changed, if any."""
 
-    host: str
-    code: str
-    link: str  # without what we add to it
-    until: float  # by the wall clock, as Feishu counts
-    interval: float
-    app_id: str = ""  # of an app to be changed; empty: a new one
-    answered: bool = True  # whether the last question was
-
-    def __post_init__(self) -> None:
-        self.pause = self.interval  # before the next question
+    def __init__(
+        self,
+        host: str,
+        code: str,
+        link: str,
+        until: float,
+        interval: float,
+        app_id: str = "",
+    ) -> None:
+        self.host = host
+        self.code = code
+        self.link = link  # without what we add to it
+        self.until = until  # by the wall clock, as Feishu counts
+        self.interval = interval
+        self.app_id = app_id
+        self.pause = interval  # before the next question
+        self.answered = True  # whether the last question was
 
     def record(self) -> dict[str, Any]:
         """All of it, to go on later."""
-        return asdict(self)
+        names = ("host", "code", "link", "until", "interval", "app_id")
+        return {name: getattr(self, name) for name in names}
 
     def scan_link(self) -> str:
         """The link a person opens: it makes a new app, or changes the one named."""
@@ -270,9 +276,6 @@ def _is_link(value: object) -> bool:
 # On a terminal: the link, the code below it, the countdown, the secret kept.
 
 
-Post = Callable[[Call], Reply]
-Save = Callable[[Created], None]
-
 FILE = "registration.json"
 APPS = "https://open.feishu.cn/app"
 LOST = msg(
@@ -284,20 +287,23 @@ TICK = 1.0  # seconds between two looks at the clock
 LIGHT_GROUNDS = ("7", "15")  # of COLORFGBG
 
 
-@dataclass
 class Scan:
     """One scan, from the link to the kept secret."""
 
-    host: str
-    folder: str
-    save: Save
-    screen: Screen
-    post: Post
-    clock: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
-
-    def __post_init__(self) -> None:
-        self.path = os.path.join(self.folder, FILE)
+    def __init__(
+        self,
+        host: str,
+        folder: str,
+        save: Callable[[Created], None],
+        screen: Screen,
+        post: Callable[[Call], Reply],
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.host = host
+        self.path = os.path.join(folder, FILE)
+        self.save, self.screen, self.post = save, screen, post
+        self.clock, self.sleep = clock, sleep
 
     def run(self, app_id: str = "") -> Created:
         """The new app, its secret kept. Raises FeishupermError."""

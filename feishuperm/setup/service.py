@@ -121,11 +121,10 @@ def _bind(host: str, port: int) -> None:
 
 def has_address(host: str) -> bool:
     """Whether this machine has an address; it may do without IPv6."""
-    try:
+    with suppress(OSError):
         _bind(host, 0)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def url_of(host: str, port: int) -> str:
@@ -156,16 +155,12 @@ class StuckError(FeishupermError):
     """A server that was told to end and does not."""
 
 
-def tries(
-    seconds: float,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[None]:
+def tries(seconds: float) -> Iterator[None]:
     """One turn after the other, with a pause between, until the time is over."""
-    deadline = clock() + seconds
+    deadline = time.monotonic() + seconds
     yield
-    while clock() < deadline:
-        sleep(STEP)
+    while time.monotonic() < deadline:
+        time.sleep(STEP)
         yield
 
 

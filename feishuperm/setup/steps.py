@@ -20,12 +20,20 @@ import sys
 import zipfile
 from _imp import source_hash
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.util import MAGIC_NUMBER
 from typing import Any
 
 from feishuperm.compiled import SITE, find_modules, make_pack, mark_of
-from feishuperm.errors import FeishupermError, FileError
-from feishuperm.lib.config import claude_dir, config_dir, state_dir
+from feishuperm.errors import FeishupermError, FileError, UsageError
+from feishuperm.lib.config import (
+    claude_dir,
+    config_dir,
+    config_path,
+    keys_of,
+    read_config,
+    state_dir,
+)
 from feishuperm.lib.files import (
     failure,
     guard_dir,
@@ -38,6 +46,7 @@ from feishuperm.loader import BESIDE, open_beside
 from feishuperm.messages import msg
 from feishuperm.models.fields import part_at
 from feishuperm.models.names import ARCHIVE, HOOK_PROGRAM, PROGRAMS, SUPERVISOR_PROGRAM
+from feishuperm.models.settings import Settings
 
 
 def digest(data: bytes) -> str:
@@ -412,3 +421,104 @@ def undo_slash(record: Record) -> list[str]:
             removed.append(msg("removed {}", path))
     remove_folders(record.get("folders", []))
     return removed
+
+
+# config.env, edited in place: comments, order and other keys stay, and the file is
+# never removed but by a purge.
+
+
+HEADER = b"# feishuperm's settings, KEY=VALUE. The environment wins over this file.\n"
+
+
+class ConfigStep(Step):
+    """Sets keys; what FEISHUPERM_CONFIG names and was there before us stays theirs."""
+
+    name = "config"
+
+    def __init__(self, manifest: Manifest, wanted: Mapping[str, str]) -> None:
+        super().__init__(manifest)
+        self.path = config_path(manifest.environ)
+        self.elsewhere = os.path.dirname(self.path) != config_dir(manifest.environ)
+        self.wanted = wanted
+
+    def changes(self) -> list[str]:
+        keys = ", ".join(self.wanted)
+        old, new = self._texts()
+        return [msg("set {} in {}", keys, self.path)] if new != old else []
+
+    def _texts(self) -> tuple[bytes, bytes]:
+        old = read_bytes(self.path) or b""
+        return old, merge_config(old, self.wanted) if self.wanted else old
+
+    def apply(self) -> None:
+        old, new = self._texts()
+        self.save([os.path.dirname(self.path)], self._ownership())
+        if new != old:
+            write_atomic(self.path, new, 0o600)
+
+    def _ownership(self) -> Record:
+        """Whose file it is, and which keys are in it because of us."""
+        before = self.record if self.record.get("path") == self.path else {}
+        theirs = before.get("theirs", False) if before else os.path.exists(self.path)
+        added = set(self.wanted) - set(read_config(self.path))
+        added.update(before.get("added", []))
+        owner = {"theirs": self.elsewhere and theirs, "added": sorted(added)}
+        return {"path": self.path, **owner}
+
+
+def purge_config(record: Record) -> list[str]:
+    """Remove the settings too; from somebody's own file, only what we added.
+
+    An app's secret goes with them, and nobody but Feishu has it then.
+    """
+    path, rows = record.get("path", ""), []
+    with suppress(UsageError):  # a broken line must not keep the file
+        settings = Settings(read_config(path), lenient=True)
+        app, base = settings.feishu_app_id, settings.feishu_base_url
+        if app:
+            rows = [msg("the app {} still exists in Feishu: {}/app/{}", app, base, app)]
+    if record.get("theirs"):
+        data = read_bytes(path)
+        if data is not None:
+            write_atomic(path, drop_keys(data, record["added"]))
+        return [msg("removed feishuperm's settings from {}", path), *rows]
+    remove_file(path)
+    remove_folders(record.get("folders", []))
+    return [msg("removed {}", record.get("path", msg("the settings"))), *rows]
+
+
+def merge_config(data: bytes, changes: Mapping[str, str]) -> bytes:
+    """The file with each changed key set once, where it stood last or at the end.
+
+    Raises UsageError for a value that a line cannot hold.
+    """
+    lines = (data or HEADER).splitlines(keepends=True)
+    ending = b"\r\n" if lines[0].endswith(b"\r\n") else b"\n"
+    for key, value in changes.items():
+        if value != value.strip() or "\n" in value or "\r" in value:
+            raise UsageError(
+                msg("{}: a value cannot have line breaks, or spaces at its ends", key)
+            )
+        name = key.encode()
+        line = name + b"=" + _quoted(value.encode()) + ending
+        places = [place for place, old in enumerate(lines) if name in keys_of(old)]
+        if places:
+            lines[places[-1]] = line  # the last of its key is the one that counts
+            continue
+        if not lines[-1].endswith(b"\n"):
+            lines[-1] += ending
+        lines.append(line)
+    return b"".join(lines)
+
+
+def drop_keys(data: bytes, keys: Iterable[str]) -> bytes:
+    """The file without the lines of some keys."""
+    names = {key.encode() for key in keys}
+    lines = data.splitlines(keepends=True)
+    return b"".join(line for line in lines if names.isdisjoint(keys_of(line)))
+
+
+def _quoted(value: bytes) -> bytes:
+    """A value in quotes of its own would lose them when it is read."""
+    outer = value[:1] in (b'"', b"'") and value[-1:] == value[:1] and len(value) > 1
+    return b'"' + value + b'"' if outer else value

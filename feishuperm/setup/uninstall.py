@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import config_dir, config_path, state_dir
@@ -19,13 +20,13 @@ from feishuperm.services.history import Standing
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.setup.claude_settings import undo_claude
-from feishuperm.setup.config_env import purge_config
 from feishuperm.setup.join import undo_gateway
 from feishuperm.setup.service import undo_service
 from feishuperm.setup.steps import (
     Manifest,
     Record,
     own_commands,
+    purge_config,
     remove_folders,
     undo_program,
     undo_slash,
@@ -115,10 +116,9 @@ def clean_up(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> Non
 
 def rules_left(environ: Mapping[str, str]) -> list[Standing]:
     """What is still there; nothing if that cannot be told."""
-    try:
+    with suppress(OSError):
         return history.standing(Ledger(environ=environ), RuleWriter())
-    except OSError:
-        return []
+    return []
 
 
 def tell(rows: Sequence[Standing]) -> None:
@@ -141,10 +141,9 @@ def offer(
     rows: Sequence[Standing], environ: Mapping[str, str], ask: Callable[[str], str]
 ) -> None:
     """Remove them, unless the person would rather keep them."""
-    try:
+    answer = "n"
+    with suppress(EOFError):
         answer = ask(msg("remove them first? [Y/n] ")).strip().lower()
-    except EOFError:
-        answer = "n"
     if answer not in ("", "y", "yes"):
         return
     ledger = Ledger(environ=environ)

@@ -10,8 +10,7 @@ import pytest
 from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
 from feishuperm.setup import feishu_setup
-from feishuperm.setup.config_env import WantedConfig
-from feishuperm.setup.feishu_setup import FEISHU, LARK, AppSetup
+from feishuperm.setup.feishu_setup import FEISHU, LARK, AppSetup, WantedConfig
 from feishuperm.setup.scan import ADDONS, Created
 from feishuperm.setup.steps import Manifest
 from tests.fakes.feishu import APP_ID, APP_SECRET

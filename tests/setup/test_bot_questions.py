@@ -11,11 +11,11 @@ from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
 from feishuperm.models.settings import Settings
 from feishuperm.setup import feishu_setup
-from feishuperm.setup.config_env import WantedConfig
 from feishuperm.setup.feishu_setup import (
     IN_NETWORK,
     Address,
     BotQuestions,
+    WantedConfig,
     tell_out_of_reach,
 )
 
@@ -156,8 +156,10 @@ def test_chosen_address_gets_a_port_that_a_server_can_have(
     person = Person(monkeypatch, "0", "3", "2")
     rows = [Address("10.0.0.7", IN_NETWORK), Address("fd00::7", IN_NETWORK)]
     monkeypatch.setattr(feishu_setup, "addresses", lambda: rows)
-    monkeypatch.setattr(feishu_setup, "can_listen", lambda hosts, port: not taken)
-    monkeypatch.setattr(feishu_setup, "free_port", lambda hosts: 8083)
+    monkeypatch.setattr(
+        feishu_setup.server, "can_listen", lambda hosts, port: not taken
+    )
+    monkeypatch.setattr(feishu_setup.server, "free_port", lambda hosts: 8083)
     made = questions(bare, port=own_port)
     made.offer_addresses()
     assert person.typed == []

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.errors import UsageError
-from feishuperm.setup.config_env import (
+from feishuperm.setup.steps import (
     HEADER,
     ConfigStep,
+    Manifest,
     merge_config,
     purge_config,
 )
-from feishuperm.setup.steps import Manifest
 from feishuperm.wire import parse_config
 from tests.setup.conftest import run
 from tests.tables import every_row

@@ -32,7 +32,7 @@ def made(
     archive.write_bytes(b"#!/bin/sh\n" + b"x" * 100)
     monkeypatch.setattr(join, "archive_path", lambda: str(archive))
     monkeypatch.setattr(join, "is_listening", lambda path: True)
-    monkeypatch.setattr(join.ProgramStep, "_check_source", lambda self: None)
+    monkeypatch.setattr(join.steps.ProgramStep, "_check_source", lambda self: None)
     options: Any = SimpleNamespace(
         prefix="", webhook=None, secret=None, callback_url=None, lang=None, port=None,
         wait=None,

@@ -15,11 +15,11 @@ from feishuperm.models.kind import KINDS, NEXT_SECONDS
 from feishuperm.setup.claude_settings import (
     KIND_EVENTS,
     Registration,
-    drop_hooks,
     find_hooks,
     program_of,
     put_hook,
     registrations,
+    without_us,
 )
 from tests.tables import every_row
 
@@ -47,7 +47,7 @@ def install(text: str, command: str = HOOK, timeout: int = 60) -> str:
 
 
 def remove(text: str, original: str = "") -> str:
-    return drop_hooks(text, OWN, original)
+    return without_us(text, {"commands": OWN}, original)
 
 
 def read(text: str) -> Any:
@@ -300,7 +300,7 @@ def test_kind_has_the_entries_it_needs_and_a_command_of_its_own() -> None:
         f"{HOOK} denied",
         f"{HOOK} denied",
     ]
-    assert drop_hooks(text, own, "{}") == "{}"
+    assert without_us(text, {"commands": own}, "{}") == "{}"
 
 
 def test_next_waits_in_the_background_beside_any_other_entry() -> None:

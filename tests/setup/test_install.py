@@ -17,7 +17,7 @@ from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
 from feishuperm.setup import install, service
-from feishuperm.setup.claude_settings import ClaudeStep, guarded
+from feishuperm.setup.claude_settings import ClaudeStep
 from feishuperm.setup.install import Install, event_names
 from feishuperm.setup.steps import ProgramStep
 from tests.tables import every_row
@@ -149,9 +149,9 @@ def test_current_folder_that_is_gone_is_one_line(
 
 def test_printed_commands_can_be_pasted(bare: dict[str, str]) -> None:
     made = Install(parser().parse_args(["--prefix", "/a b"]), bare)
-    assert made.command("feishuperm") == "'/a b/bin/feishuperm'"
+    assert made.command() == "'/a b/bin/feishuperm'"
     bare["PATH"] = "/a b/bin"
-    assert made.command("feishuperm") == "feishuperm"
+    assert made.command() == "feishuperm"
 
 
 def test_hooks_in_other_projects_follow_a_program_that_moves(
@@ -212,37 +212,6 @@ def test_bot_that_does_not_answer_is_told_and_kept(
 
 
 # What a person who installs may not expect.
-
-
-def with_hook(path: Path, command: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    groups = [{"matcher": "*", "hooks": [{"type": "command", "command": command}]}]
-    path.write_text(json.dumps({"hooks": {"PermissionRequest": groups}}))
-
-
-def test_second_hook_in_another_form_is_named_since_it_asks_twice(
-    bare: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Measured: the client runs equal commands once, whichever files they are in."""
-    project = tmp_path / "project"
-    project.mkdir()
-    monkeypatch.chdir(project)
-    users = tmp_path / ".claude/settings.json"
-    theirs = project / ".claude/settings.json"
-    with_hook(users, "/x/bin/feishuperm-hook")
-    with_hook(project / ".claude/settings.local.json", "/x/bin/feishuperm-hook")
-    assert list(Install(parser().parse_args(["--project"]), bare).notes()) == []
-    assert list(Install(parser().parse_args([]), bare).notes()) == []
-    with_hook(theirs, guarded("feishuperm-hook"))
-    shared = Install(parser().parse_args(["--project", "--shared"]), bare)
-    assert [n.split()[0] for n in shared.notes()][:1] == [str(users)]
-    [note] = Install(parser().parse_args([]), bare).notes()
-    assert note.startswith(str(theirs)) and "asked twice" in note
-    monkeypatch.chdir(tmp_path)
-    assert list(Install(parser().parse_args([]), bare).notes()) == []
-    made = Install(parser().parse_args([]), bare)
-    made.manifest.records[f"settings:{theirs}"] = {"path": str(theirs)}
-    assert len(list(made.notes())) == 1
 
 
 def test_list_without_the_given_bot_is_named(bare: dict[str, str]) -> None:

@@ -16,8 +16,8 @@ from feishuperm.setup.feishu_setup import (
     advise,
     exposed_to,
     is_out_of_reach,
-    url_of,
 )
+from feishuperm.setup.service import url_of
 from tests.tables import every_row
 
 

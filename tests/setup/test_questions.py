@@ -14,8 +14,13 @@ from feishuperm.lib.feishu import SendResult
 from feishuperm.lib.terminal import can_ask
 from feishuperm.models.settings import Settings
 from feishuperm.setup import feishu_setup
-from feishuperm.setup.config_env import WantedConfig
-from feishuperm.setup.feishu_setup import IN_NETWORK, Address, AppSetup, Questions
+from feishuperm.setup.feishu_setup import (
+    IN_NETWORK,
+    Address,
+    AppSetup,
+    Questions,
+    WantedConfig,
+)
 from feishuperm.setup.steps import Manifest
 
 
@@ -276,7 +281,7 @@ def test_address_for_the_phone_is_offered_before_the_card_is_sent(
     answers = iter(["3", BOT, typed, ""])  # what is no choice is asked again
     monkeypatch.setattr(feishu_setup.checks, "send_hello", send)
     monkeypatch.setattr(feishu_setup, "addresses", lambda: rows)
-    monkeypatch.setattr(feishu_setup, "can_listen", lambda hosts, port: True)
+    monkeypatch.setattr(feishu_setup.server, "can_listen", lambda hosts, port: True)
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     made = asking(bare, "--lang", "en")

@@ -129,10 +129,11 @@ def test_server_that_refuses_to_end_is_not_called_ended(
         service.hand_over("/s")
 
 
-def test_tries_are_spread_over_their_time() -> None:
+def test_tries_are_spread_over_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     times, pauses = iter([0.0, 0.0, 1.0, 2.0]), []
-    turns = service.tries(2.0, lambda: next(times), pauses.append)
-    assert len(list(turns)) == 3 and pauses == [service.STEP] * 2
+    monkeypatch.setattr(service.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(service.time, "sleep", pauses.append)
+    assert len(list(service.tries(2.0))) == 3 and pauses == [service.STEP] * 2
 
 
 def test_server_that_goes_on_answering_is_stuck(

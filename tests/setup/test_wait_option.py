@@ -13,7 +13,7 @@ from feishuperm.commands.install import parser
 from feishuperm.errors import UsageError
 from feishuperm.models.settings import Settings
 from feishuperm.setup.claude_settings import find_hooks, put_hook, registrations
-from feishuperm.setup.config_env import (
+from feishuperm.setup.feishu_setup import (
     LONGEST,
     ask_wait,
     asked_config,

@@ -7,7 +7,7 @@ import pytest
 from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
 from feishuperm.setup import service
-from feishuperm.setup.config_env import WantedConfig, asked_config
+from feishuperm.setup.feishu_setup import WantedConfig, asked_config
 
 
 def asked(*args: str, **environ: str) -> dict[str, str]:
