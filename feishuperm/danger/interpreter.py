@@ -261,25 +261,6 @@ def printed_secret(name: str, args: Args) -> Output | None:
     return None
 
 
-class Findings:
-    """What was seen: by key, in order, each thing once."""
-
-    def __init__(self, mask: Callable[[str], str]) -> None:
-        self.marks: dict[str, list[str]] = {}
-        self.facts: dict[str, list[str]] = {}
-        self.files: dict[str, None] = {}  # that may be run, each once
-        self._mask = mask
-
-    def add(self, key: str, what: str) -> None:
-        """A mark or a fact, as its key says."""
-        level = self.marks if key.startswith("danger.") else self.facts
-        whats = level.setdefault(key, [])
-        # Masked before it is cut: half a secret is not known for what it is.
-        what = self._mask(_ODD.sub("…", what[:MAX_MASKED]))[: MAX_SHOWN * 4]
-        if what and what not in whats and len(whats) < MAX_WHATS:
-            whats.append(what)
-
-
 class ShellState:
     """See the top of this file."""
 
@@ -288,14 +269,18 @@ class ShellState:
         rules: PathRules,
         cwd: str,
         programs: Mapping[str, Program],
-        findings: Findings,
+        mask: Callable[[str], str],
         budget: Budget,
     ) -> None:
         self.rules = rules
         self.cwd = cwd
         self.programs = programs
-        self.findings = findings
+        self.mask = mask
         self.budget = budget
+        # What was seen, by key, in order, each thing once; all copies write here.
+        self.marks: dict[str, list[str]] = {}
+        self.facts: dict[str, list[str]] = {}
+        self.may_run: dict[str, None] = {}  # files
         self.depth = 0
         self.foreign = False
         self.variables: dict[str, tuple[Arg, ...]] = {
@@ -319,7 +304,13 @@ class ShellState:
     # What was seen.
 
     def note(self, key: str, what: str) -> None:
-        self.findings.add(key, what)
+        """A mark or a fact, as its key says."""
+        level = self.marks if key.startswith("danger.") else self.facts
+        whats = level.setdefault(key, [])
+        # Masked before it is cut: half a secret is not known for what it is.
+        told = self.mask(_ODD.sub("…", what[:MAX_MASKED]))[: MAX_SHOWN * 4]
+        if told and told not in whats and len(whats) < MAX_WHATS:
+            whats.append(told)
         if key == "fact.host":
             self._look_at(what)
 
@@ -327,7 +318,7 @@ class ShellState:
         """Say so if a name could be taken for another."""
         odd = odd_letters(name)
         if odd:
-            self.findings.add("fact.letters", odd)
+            self.note("fact.letters", odd)
 
     def unread(self, text: str) -> None:
         """A text that could not be followed: the words in it that alarm."""
@@ -586,8 +577,8 @@ class ShellState:
                 continue
             full = self.rules.full(word, self.cwd)
             # More than anybody would look at: what runs is not known.
-            full = full if len(self.findings.files) < MAX_FILES else UNKNOWN
-            self.findings.files[full] = None
+            full = full if len(self.may_run) < MAX_FILES else UNKNOWN
+            self.may_run[full] = None
 
     def _globbed(self, pattern: str, rest: Args, flow: Output) -> Output:
         """`/bin/r?`: any program with such a name."""

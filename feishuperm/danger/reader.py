@@ -21,7 +21,6 @@ from feishuperm.danger.command_table import pattern, programs
 from feishuperm.danger.interpreter import (
     ANY,
     MAX_SHOWN,
-    Findings,
     Program,
     ShellState,
 )
@@ -69,9 +68,8 @@ def read_call(
     budget: Budget | None = None,
 ) -> Reading:
     """What a call would do that a person should notice; `mask` hides secrets."""
-    findings = Findings(mask)
     rules = PathRules(project or cwd, home)
-    state = ShellState(rules, cwd or project, functions(), findings, budget or Budget())
+    state = ShellState(rules, cwd or project, functions(), mask, budget or Budget())
     try:
         _read(state, tool_name, tool_input)
         is_read = state.budget.left >= 0
@@ -79,8 +77,7 @@ def read_call(
         is_read = False
     for text in () if is_read else _texts(tool_input):
         state.unread(text)
-    files = tuple(findings.files)
-    return Reading(_told(findings.marks), _told(findings.facts), files)
+    return Reading(_told(state.marks), _told(state.facts), tuple(state.may_run))
 
 
 def _told(level: dict[str, list[str]]) -> tuple[Finding, ...]:

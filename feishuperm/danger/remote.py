@@ -327,30 +327,22 @@ def _git_push(state: ShellState, call: Call) -> None:
         state.visit(arg)
 
 
-def _git_checkout(state: ShellState, call: Call) -> Output:
-    files = call.args.behind_dashes()
-    if "--" not in call.args:  # all other words may be those of a branch
-        files = Args(arg for arg in call.args if arg in (".", "*", ":/"))
-    return _put_back(state, call, files, call.args.has("f", "--force"))
-
-
-def _git_restore(state: ShellState, call: Call) -> None:
-    args = call.args
-    if args.has("W", "--worktree") or not args.has("S", "--staged"):
-        _put_back(state, call, args.operands("-s --source"))
-
-
-def _put_back(
-    state: ShellState, call: Call, files: Args, force: bool = False
-) -> Output:
-    """Files are put back: what was changed in them is gone."""
+def _git_puts_back(state: ShellState, call: Call) -> None:
+    """checkout, restore: what was changed in some files is gone."""
+    args, force = call.args, False
+    if call.name == "git restore":
+        kept = args.has("S", "--staged") and not args.has("W", "--worktree")
+        files = Args() if kept else args.operands("-s --source")
+    else:
+        files, force = args.behind_dashes(), args.has("f", "--force")
+        if "--" not in args:  # all other words may be those of a branch
+            files = Args(arg for arg in args if arg in (".", "*", ":/"))
     if force or {".", "*", "./", ":/", "/"} & set(files):
         state.note("danger.wipe", call.shown)
     elif files:
         state.note("fact.discards", " ".join(files[:3]))
     for path in files:
         state.rewrites(path)
-    return NOTHING
 
 
 def _git_each(state: ShellState, call: Call) -> None:
@@ -438,8 +430,7 @@ def _git_plain(state: ShellState, call: Call) -> None:
 
 _GIT: dict[str, Program] = {
     "push": _git_push,
-    "checkout": _git_checkout,
-    "restore": _git_restore,
+    **dict.fromkeys(("checkout", "restore"), _git_puts_back),
     "rm": deletes,
     "mv": changes,
     **dict.fromkeys(("submodule", "bisect"), _git_each),
