@@ -501,19 +501,19 @@ class ShellState:
     def assign(self, text: Arg, keep: bool = True) -> None:
         """`NAME=value`: for one command, or kept, as by itself or behind `export`."""
         name, _, value = text.partition("=")
+        loads = bool(pattern("loads").match(text[:MAX_MASKED]))
         if name == "PATH":  # any program after it may be another one
             self._may_run((UNKNOWN,))
+            loads = loads or self._leads(value)
         if name in words("run by others") and value:
             self.run(Arg(value, *text.trace))
-        if pattern("loads").match(text[:MAX_MASKED]) or (
-            name == "PATH" and self._leads(value)
-        ):
+        if loads:
             self.note("danger.inject", text)
         if pattern("registry").match(text) and (keep or "=http:" in text):
             self.note("danger.packages", text)
-        if keep and name.endswith("+"):
-            value = self.variables.get(name[:-1], (Arg(""),))[0] + value
         if keep and name:
+            if name.endswith("+"):
+                value = self.variables.get(name[:-1], (Arg(""),))[0] + value
             self.variables[name.rstrip("+")] = (Arg(value, *text.trace),)
 
     def _leads(self, path: str) -> bool:
@@ -537,17 +537,14 @@ class ShellState:
         self.suspicious(word)
         if "/" in word:  # it may have been fetched before, alone or in an archive
             self.came(word)
-            self.run_file(self.content(word) or NOTHING)
+            self.run_file(self.content(word))
         self._look_at(name)
         if name not in self.programs:  # python3.11
             name = re.sub(r"[-.]?\d[\d.]*\Z", "", name[:MAX_SHOWN])
         if name not in self.programs and _GLOB.search(name):
             return self._globbed(name, rest, flow)
         self._may_run(files_of(name, fields))
-        # A program of the project only has the name of one that is known.
-        relative = word.startswith(("./", "../"))
-        own = relative and not _SYSTEM.match(self.rules.full(word, self.cwd))
-        if name in self.programs and not own:
+        if name in self.programs and not self._is_projects(word):
             if self.depth >= MAX_NESTED:
                 self.unread(" ".join(fields))
                 return UNSEEN
@@ -590,6 +587,11 @@ class ShellState:
             self.call([Arg(name), *rest], flow)
         return UNSEEN
 
+    def _is_projects(self, word: Arg) -> bool:
+        """Whether a program only has the name of one that is known."""
+        relative = word.startswith(("./", "../"))
+        return relative and not _SYSTEM.match(self.rules.full(word, self.cwd))
+
     def brings(self, folder: str, where: str) -> None:
         """A folder is filled from elsewhere."""
         if len(self.unpacked) < MAX_WHATS:
@@ -602,11 +604,11 @@ class ShellState:
             if full.startswith(top + "/"):
                 self.note("danger.downloaded", where)
 
-    def run_file(self, content: Output, language: str = "") -> None:
-        """A file is run whose content is known, as a script or in a language."""
+    def run_file(self, content: Output | None, language: str = "") -> None:
+        """A file is run, as a script or in a language, if its content is known."""
         self.suspicious(content)
-        text = content.text or ""
-        if text in self.ran:  # what runs itself is read once
+        text = (content and content.text) or ""
+        if content is None or text in self.ran:  # what runs itself is read once
             return
         self.ran.add(text)
         shebang = _SHEBANG.match(text[:MAX_SHEBANG])
