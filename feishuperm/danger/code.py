@@ -151,7 +151,11 @@ def _changed_by_code(state: ShellState, read: Code, host: str) -> None:
             state.note(name.partition(" ")[2], read.says(name))
     for statement in filter(destroys, read.texts("statements")):
         state.note("danger.data", statement)
-    # Something is deleted or written whose path stands elsewhere in the code.
+    _changed_loosely(state, read)
+
+
+def _changed_loosely(state: ShellState, read: Code) -> None:
+    """Something is deleted or written whose path stands elsewhere in the code."""
     deletes, writes = read.says("deletes_loosely"), read.says("writes_loosely")
     for path in read.paths() if deletes or writes else ():
         rooted = path.startswith(("/", "~"))

@@ -311,12 +311,12 @@ _PRIVATE = re.compile(r"0?[4-7]00")
 def opens(state: ShellState, call: Call) -> None:
     """chmod, chown, chgrp: others may do with a file what they could not."""
     less = [arg for arg in call.args if _LESS.fullmatch(arg)]  # `-w` is no option
-    whose, *paths = [*less[:1], *call.operands] or [""]
-    mode = whose if call.name == "chmod" else ""
+    rest = [*less[:1], *call.operands]
+    mode = "".join(rest[:1]) if call.name == "chmod" else ""
     recursive = call.args.has("R", "--recursive")
     if _SET_ID.fullmatch(mode) or (recursive and _FOR_ALL.fullmatch(mode)):
         state.note("danger.permissions", call.shown)
-    for path in paths:
+    for path in rest[1:]:
         place = state.place(path)
         told = shown(call.name, [mode, state.show(place)])
         if place.protected and not _PRIVATE.fullmatch(mode):

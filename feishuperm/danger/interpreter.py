@@ -261,25 +261,6 @@ def printed_secret(name: str, args: Args) -> Output | None:
     return None
 
 
-class Findings:
-    """What was seen: by key, in order, each thing once."""
-
-    def __init__(self, mask: Callable[[str], str]) -> None:
-        self.marks: dict[str, list[str]] = {}
-        self.facts: dict[str, list[str]] = {}
-        self.files: dict[str, None] = {}  # that may be run, each once
-        self._mask = mask
-
-    def add(self, key: str, what: str) -> None:
-        """A mark or a fact, as its key says."""
-        level = self.marks if key.startswith("danger.") else self.facts
-        whats = level.setdefault(key, [])
-        # Masked before it is cut: half a secret is not known for what it is.
-        what = self._mask(_ODD.sub("…", what[:MAX_MASKED]))[: MAX_SHOWN * 4]
-        if what and what not in whats and len(whats) < MAX_WHATS:
-            whats.append(what)
-
-
 class ShellState:
     """See the top of this file."""
 
@@ -288,14 +269,18 @@ class ShellState:
         rules: PathRules,
         cwd: str,
         programs: Mapping[str, Program],
-        findings: Findings,
+        mask: Callable[[str], str],
         budget: Budget,
     ) -> None:
         self.rules = rules
         self.cwd = cwd
         self.programs = programs
-        self.findings = findings
+        self.mask = mask
         self.budget = budget
+        # What was seen, by key, in order, each thing once; all copies write here.
+        self.marks: dict[str, list[str]] = {}
+        self.facts: dict[str, list[str]] = {}
+        self.may_run: dict[str, None] = {}  # files
         self.depth = 0
         self.foreign = False
         self.variables: dict[str, tuple[Arg, ...]] = {
@@ -319,7 +304,13 @@ class ShellState:
     # What was seen.
 
     def note(self, key: str, what: str) -> None:
-        self.findings.add(key, what)
+        """A mark or a fact, as its key says."""
+        level = self.marks if key.startswith("danger.") else self.facts
+        whats = level.setdefault(key, [])
+        # Masked before it is cut: half a secret is not known for what it is.
+        told = self.mask(_ODD.sub("…", what[:MAX_MASKED]))[: MAX_SHOWN * 4]
+        if told and told not in whats and len(whats) < MAX_WHATS:
+            whats.append(told)
         if key == "fact.host":
             self._look_at(what)
 
@@ -327,7 +318,7 @@ class ShellState:
         """Say so if a name could be taken for another."""
         odd = odd_letters(name)
         if odd:
-            self.findings.add("fact.letters", odd)
+            self.note("fact.letters", odd)
 
     def unread(self, text: str) -> None:
         """A text that could not be followed: the words in it that alarm."""
@@ -510,19 +501,19 @@ class ShellState:
     def assign(self, text: Arg, keep: bool = True) -> None:
         """`NAME=value`: for one command, or kept, as by itself or behind `export`."""
         name, _, value = text.partition("=")
+        loads = bool(pattern("loads").match(text[:MAX_MASKED]))
         if name == "PATH":  # any program after it may be another one
             self._may_run((UNKNOWN,))
+            loads = loads or self._leads(value)
         if name in words("run by others") and value:
             self.run(Arg(value, *text.trace))
-        if pattern("loads").match(text[:MAX_MASKED]) or (
-            name == "PATH" and self._leads(value)
-        ):
+        if loads:
             self.note("danger.inject", text)
         if pattern("registry").match(text) and (keep or "=http:" in text):
             self.note("danger.packages", text)
-        if keep and name.endswith("+"):
-            value = self.variables.get(name[:-1], (Arg(""),))[0] + value
         if keep and name:
+            if name.endswith("+"):
+                value = self.variables.get(name[:-1], (Arg(""),))[0] + value
             self.variables[name.rstrip("+")] = (Arg(value, *text.trace),)
 
     def _leads(self, path: str) -> bool:
@@ -546,17 +537,14 @@ class ShellState:
         self.suspicious(word)
         if "/" in word:  # it may have been fetched before, alone or in an archive
             self.came(word)
-            self.run_file(self.content(word) or NOTHING)
+            self.run_file(self.content(word))
         self._look_at(name)
         if name not in self.programs:  # python3.11
             name = re.sub(r"[-.]?\d[\d.]*\Z", "", name[:MAX_SHOWN])
         if name not in self.programs and _GLOB.search(name):
             return self._globbed(name, rest, flow)
         self._may_run(files_of(name, fields))
-        # A program of the project only has the name of one that is known.
-        relative = word.startswith(("./", "../"))
-        own = relative and not _SYSTEM.match(self.rules.full(word, self.cwd))
-        if name in self.programs and not own:
+        if name in self.programs and not self._is_projects(word):
             if self.depth >= MAX_NESTED:
                 self.unread(" ".join(fields))
                 return UNSEEN
@@ -586,8 +574,8 @@ class ShellState:
                 continue
             full = self.rules.full(word, self.cwd)
             # More than anybody would look at: what runs is not known.
-            full = full if len(self.findings.files) < MAX_FILES else UNKNOWN
-            self.findings.files[full] = None
+            full = full if len(self.may_run) < MAX_FILES else UNKNOWN
+            self.may_run[full] = None
 
     def _globbed(self, pattern: str, rest: Args, flow: Output) -> Output:
         """`/bin/r?`: any program with such a name."""
@@ -598,6 +586,11 @@ class ShellState:
         for name in names:
             self.call([Arg(name), *rest], flow)
         return UNSEEN
+
+    def _is_projects(self, word: Arg) -> bool:
+        """Whether a program only has the name of one that is known."""
+        relative = word.startswith(("./", "../"))
+        return relative and not _SYSTEM.match(self.rules.full(word, self.cwd))
 
     def brings(self, folder: str, where: str) -> None:
         """A folder is filled from elsewhere."""
@@ -611,11 +604,11 @@ class ShellState:
             if full.startswith(top + "/"):
                 self.note("danger.downloaded", where)
 
-    def run_file(self, content: Output, language: str = "") -> None:
-        """A file is run whose content is known, as a script or in a language."""
+    def run_file(self, content: Output | None, language: str = "") -> None:
+        """A file is run, as a script or in a language, if its content is known."""
         self.suspicious(content)
-        text = content.text or ""
-        if text in self.ran:  # what runs itself is read once
+        text = (content and content.text) or ""
+        if content is None or text in self.ran:  # what runs itself is read once
             return
         self.ran.add(text)
         shebang = _SHEBANG.match(text[:MAX_SHEBANG])

@@ -100,8 +100,7 @@ class PathRules:
     def place(self, path: str, cwd: str, foreign: bool = False) -> Place:
         """Where a word leads from `cwd`; `foreign`: on another machine."""
         path = path[:MAX_PATH]
-        rooted = path.startswith(("/", "~"))
-        if not rooted and (cwd == UNKNOWN or path.startswith(UNKNOWN)):
+        if not _is_certain(path, cwd):
             return Place(UNSURE, path)
         full = self.full(path, cwd)
         if _NOWHERE.fullmatch(full):
@@ -112,17 +111,13 @@ class PathRules:
         shown = path if foreign else full
         protected = self._protected(full)
         temporary = _TEMPORARY.fullmatch(full)
-        # The project or the home may lie in a temporary folder.
-        theirs = self._is_inside(full) or self._is_home(full)
-        if temporary and not (protected or theirs):
+        if temporary and not (protected or self._is_theirs(full)):
             return Place(TEMPORARY, shown, whole=not temporary[1].strip("*.?/"))
         if self._is_inside(full) and not foreign:
             all_of_it = folder in (self.project, self.home)
             whole = all_of_it and not full.endswith(UNKNOWN)
             return Place(INSIDE, full, protected, whole)
-        around = (self.project + "/").startswith(folder.rstrip("/") + "/")
-        whole = around or folder in (self.home, "/") or folder.count("/") == 1
-        return Place(OUTSIDE, shown, protected, whole)
+        return Place(OUTSIDE, shown, protected, self._is_whole(folder))
 
     def full(self, path: str, cwd: str) -> str:
         """The path from the root, as far as text can tell."""
@@ -144,6 +139,14 @@ class PathRules:
         """Whether it is in the user's home, wherever that is."""
         return bool(self.home) and (path + "/").startswith(self.home + "/")
 
+    def _is_theirs(self, path: str) -> bool:
+        """Whether it is the project's or the user's, even in a temporary folder."""
+        return self._is_inside(path) or self._is_home(path)
+
+    def _is_whole(self, folder: str) -> bool:
+        around = (self.project + "/").startswith(folder.rstrip("/") + "/")
+        return around or folder in (self.home, "/") or folder.count("/") == 1
+
     def _protected(self, full: str) -> str:
         if self._is_home(full):
             full = "~" + full[len(self.home) :]
@@ -157,6 +160,12 @@ class PathRules:
         elif self._is_home(path):
             path = "~" + path[len(self.home) :]
         return path.replace(UNKNOWN, "…")
+
+
+def _is_certain(path: str, cwd: str) -> bool:
+    """Whether it is known from where a path goes."""
+    rooted = path.startswith(("/", "~"))
+    return rooted or (cwd != UNKNOWN and not path.startswith(UNKNOWN))
 
 
 # Letters that look like others: `gіthub.com` is not `github.com`.

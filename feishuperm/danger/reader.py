@@ -21,7 +21,6 @@ from feishuperm.danger.command_table import pattern, programs
 from feishuperm.danger.interpreter import (
     ANY,
     MAX_SHOWN,
-    Findings,
     Program,
     ShellState,
 )
@@ -69,9 +68,8 @@ def read_call(
     budget: Budget | None = None,
 ) -> Reading:
     """What a call would do that a person should notice; `mask` hides secrets."""
-    findings = Findings(mask)
     rules = PathRules(project or cwd, home)
-    state = ShellState(rules, cwd or project, functions(), findings, budget or Budget())
+    state = ShellState(rules, cwd or project, functions(), mask, budget or Budget())
     try:
         _read(state, tool_name, tool_input)
         is_read = state.budget.left >= 0
@@ -79,21 +77,17 @@ def read_call(
         is_read = False
     for text in () if is_read else _texts(tool_input):
         state.unread(text)
-    files = tuple(findings.files)
-    return Reading(_told(findings.marks), _told(findings.facts), files)
+    return Reading(_told(state.marks), _told(state.facts), tuple(state.may_run))
 
 
 def _told(level: dict[str, list[str]]) -> tuple[Finding, ...]:
-    return tuple(Finding(key, _joined(whats)) for key, whats in level.items())
-
-
-def _joined(whats: list[str]) -> str:
-    shown = [
-        what if len(what) <= MAX_SHOWN else what[: MAX_SHOWN - 1] + "…"
-        for what in whats
-    ]
-    more = len(shown) - MAX_NAMED
-    return ", ".join([*shown[:MAX_NAMED], *([f"+{more}"] if more > 0 else [])])
+    told = []
+    for key, whats in level.items():
+        shown = [w if len(w) <= MAX_SHOWN else w[: MAX_SHOWN - 1] + "…" for w in whats]
+        more = len(shown) - MAX_NAMED
+        last = [f"+{more}"] if more > 0 else []
+        told.append(Finding(key, ", ".join([*shown[:MAX_NAMED], *last])))
+    return tuple(told)
 
 
 def _read(state: ShellState, tool_name: str, tool_input: dict[str, Any]) -> None:
@@ -138,9 +132,22 @@ def _read_mcp(
     """A tool of a server: by its name, and by what its input looks like."""
     if pattern("deleting").search(verb) and not pattern("reading").search(verb):
         state.note("danger.data", verb)
+    says_sql = pattern("sql_tool").search(tool_name)
+    searches = pattern("searching").search(verb)
     for key, value in list(tool_input.items())[:MAX_VALUES]:
+        asks = says_sql or (pattern("sql_keys").search(str(key)) and not searches)
+        is_path = pattern("path_keys").fullmatch(str(key))
         for text in _texts(value):
-            _read_value(state, verb, tool_name, str(key), text)
+            path = re.sub(r"\Afile://", "", text)
+            if pattern("command_keys").search(str(key)):
+                state.run(text)
+            elif asks:
+                judge_sql(state, tool_name, text)
+            elif is_path and pattern("writing").search(verb):
+                state.writes(path)
+            elif is_path:
+                state.reads(path)
+            state.visit(text)
 
 
 def _texts(value: object, depth: int = 3) -> list[str]:
@@ -150,18 +157,3 @@ def _texts(value: object, depth: int = 3) -> list[str]:
         parts = list(value.values() if isinstance(value, dict) else value)
         return [text for part in parts[:MAX_VALUES] for text in _texts(part, depth - 1)]
     return []
-
-
-def _read_value(
-    state: ShellState, verb: str, tool_name: str, key: str, text: str
-) -> None:
-    asks = pattern("sql_keys").search(key) and not pattern("searching").search(verb)
-    if pattern("command_keys").search(key):
-        state.run(text)
-    elif asks or pattern("sql_tool").search(tool_name):
-        judge_sql(state, tool_name, text)
-    elif pattern("path_keys").fullmatch(key) and pattern("writing").search(verb):
-        state.writes(re.sub(r"\Afile://", "", text))
-    elif pattern("path_keys").fullmatch(key):
-        state.reads(re.sub(r"\Afile://", "", text))
-    state.visit(text)

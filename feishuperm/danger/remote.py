@@ -41,9 +41,7 @@ _SSH_OPENS = re.compile(r"(?:-o)?remoteforward[= ]", re.IGNORECASE)
 
 def ssh(state: ShellState, call: Call) -> Output:
     args, given = call.args, call.given
-    rest = args.behind(call.valued)
-    if len(rest) > 1 and rest[1].startswith("-"):  # options go on behind the host
-        rest = Args([rest[0], *rest[1:].behind(call.valued)])
+    rest = _host_and_command(args, call.valued)
     for option in args:
         match = _SSH_RUNS.match(option)
         if match:
@@ -62,6 +60,14 @@ def ssh(state: ShellState, call: Call) -> Output:
     elif given.text is not None and given.text.strip():
         state.run(Arg(given.text), foreign=True)
     return Output(None, DOWNLOADED, host)
+
+
+def _host_and_command(args: Args, valued: str) -> Args:
+    """A host and the command behind it: options end with the first word."""
+    rest = args.behind(valued)
+    if len(rest) > 1 and rest[1].startswith("-"):
+        return Args([rest[0], *rest[1:].behind(valued)])
+    return rest
 
 
 _ANSIBLE_ENDS = re.compile(r"\bstate=(?:absent|stopped|removed)\b")
@@ -131,10 +137,7 @@ def _contained(state: ShellState, call: Call) -> Output:
     for arg, following in zip(args, [*args[1:], Arg("")]):
         match = _SHARES.fullmatch(arg)
         shared = (match[1] or following) if match else ""
-        source = re.search(r"(?:source|src)=([^,]+)", shared)
-        path = source[1] if source else shared.partition(":")[0]
-        path = path.rstrip("/") or "/"
-        if shared and (path in ("~", state.rules.home) or _SYSTEM_PART.fullmatch(path)):
+        if shared and _is_host(state, shared):
             state.note("danger.root", shown(name, ["-v", shared]))
         if is_host_right(arg) or is_host_right(f"{arg} {following}"):
             state.note("danger.root", shown(name, [arg]))
@@ -151,6 +154,13 @@ def _elsewhere(state: ShellState, command: Args, given: Output) -> Output:
     out = state.call(command, given) if command else UNSEEN
     state.foreign = before
     return out
+
+
+def _is_host(state: ShellState, shared: str) -> bool:
+    source = re.search(r"(?:source|src)=([^,]+)", shared)
+    path = source[1] if source else shared.partition(":")[0]
+    path = path.rstrip("/") or "/"
+    return path in ("~", state.rules.home) or bool(_SYSTEM_PART.fullmatch(path))
 
 
 def kubectl(state: ShellState, call: Call) -> Output:
@@ -327,30 +337,22 @@ def _git_push(state: ShellState, call: Call) -> None:
         state.visit(arg)
 
 
-def _git_checkout(state: ShellState, call: Call) -> Output:
-    files = call.args.behind_dashes()
-    if "--" not in call.args:  # all other words may be those of a branch
-        files = Args(arg for arg in call.args if arg in (".", "*", ":/"))
-    return _put_back(state, call, files, call.args.has("f", "--force"))
-
-
-def _git_restore(state: ShellState, call: Call) -> None:
-    args = call.args
-    if args.has("W", "--worktree") or not args.has("S", "--staged"):
-        _put_back(state, call, args.operands("-s --source"))
-
-
-def _put_back(
-    state: ShellState, call: Call, files: Args, force: bool = False
-) -> Output:
-    """Files are put back: what was changed in them is gone."""
+def _git_puts_back(state: ShellState, call: Call) -> None:
+    """checkout, restore: what was changed in some files is gone."""
+    args, force = call.args, False
+    if call.name == "git restore":
+        kept = args.has("S", "--staged") and not args.has("W", "--worktree")
+        files = Args() if kept else args.operands("-s --source")
+    else:
+        files, force = args.behind_dashes(), args.has("f", "--force")
+        if "--" not in args:  # all other words may be those of a branch
+            files = Args(arg for arg in args if arg in (".", "*", ":/"))
     if force or {".", "*", "./", ":/", "/"} & set(files):
         state.note("danger.wipe", call.shown)
     elif files:
         state.note("fact.discards", " ".join(files[:3]))
     for path in files:
         state.rewrites(path)
-    return NOTHING
 
 
 def _git_each(state: ShellState, call: Call) -> None:
@@ -369,7 +371,7 @@ def _git_config(state: ShellState, call: Call) -> None:
     """A setting is changed, for this project or for all of them."""
     args = call.args
     rest = args.operands("-f --file --type --default")
-    rest = rest[1:] if rest[:1] in (["set"], ["add"]) else rest
+    rest = rest[rest[:1] in (["set"], ["add"]) :]
     everywhere = args.has("", "--global", "--system")
     if everywhere and args.has("e", "--edit"):
         state.note("danger.startup", call.shown)
@@ -438,8 +440,7 @@ def _git_plain(state: ShellState, call: Call) -> None:
 
 _GIT: dict[str, Program] = {
     "push": _git_push,
-    "checkout": _git_checkout,
-    "restore": _git_restore,
+    **dict.fromkeys(("checkout", "restore"), _git_puts_back),
     "rm": deletes,
     "mv": changes,
     **dict.fromkeys(("submodule", "bisect"), _git_each),
@@ -511,7 +512,7 @@ def _run_by(state: ShellState, call: Call, rest: Args) -> None:
             if "@" in source:
                 state.note("fact.package", source)
             content = call.given if source == "-" else state.content(source)
-            state.run_file(content or NOTHING, "python")
+            state.run_file(content, "python")
     elif call.name not in ("go", "cargo", "gh") and rest[:1] in (["run"], ["exec"]):
         command = call.args[call.args.index(rest[0]) + 1 :]
         valued = "--with -p --python -n --name --env --extra --group"

@@ -162,8 +162,7 @@ def script(state: ShellState, path: Arg, args: Args, language: str = "") -> Outp
     state.reads(path)
     state.came(path)
     content = state.content(path)
-    if content is not None:
-        state.run_file(content, language)
+    state.run_file(content, language)
     unsure = content.text is None if content else state.place(path).kind == UNSURE
     if unsure and not path.origin and not (content and content.origin):
         state.note("fact.opaque", path)
@@ -299,11 +298,7 @@ def _search(state: ShellState, roots: Args, args: Args, narrowed: str) -> Output
             for root in roots:
                 state.deletes(_below(root, narrowed), recursive=True)
         elif re.fullmatch(_FIND_RUNS, arg):
-            command = rest[: rest.place_of("[;+]")]
-            last = [] if any("{}" in word for word in command) else [Arg("{}")]
-            for root in roots[:5]:
-                item = _below(root, narrowed)
-                state.call(_placed([*command, *last], "{}", item), UNSEEN)
+            _find_runs(state, roots, rest[: rest.place_of("[;+]")], narrowed)
         elif arg.startswith(("-fprint", "-fls")):
             in_place(state, rest[:1])
     elsewhere = [root for root in roots if state.place(root).kind == OUTSIDE]
@@ -325,6 +320,13 @@ def _narrowed(args: Args) -> str:
 def _below(root: str, narrowed: str) -> Arg:
     """Something in a folder, or all of it."""
     return Arg(f"{root.rstrip('/')}/{narrowed}" if narrowed else root)
+
+
+def _find_runs(state: ShellState, roots: Args, command: Args, narrowed: str) -> None:
+    last = [] if any("{}" in word for word in command) else [Arg("{}")]
+    for root in roots[:5]:
+        item = _below(root, narrowed)
+        state.call(_placed([*command, *last], "{}", item), UNSEEN)
 
 
 # A command in an option, in a file, or for later.
@@ -623,10 +625,9 @@ def by_name(state: ShellState, path: str, args: Args) -> None:
 
 def runs_among(state: ShellState, args: Args) -> None:
     """`anything sh -c TEXT`, `-c TEXT`, `-- command`: any program may run that."""
-    command = args.behind_dashes()
-    begins = command and command[0].rpartition("/")[2] in state.programs
-    command = command or args
-    if len(command) > 1 and (begins or command[0] in RUN_BY_OTHERS):
+    dashed = args.behind_dashes()
+    command, known = (dashed, state.programs) if dashed else (args, RUN_BY_OTHERS)
+    if len(command) > 1 and command[0].rpartition("/")[2] in known:
         state.call(command, NOTHING)
         return
     for place, (arg, text) in enumerate(zip(args, args[1:])):

@@ -360,6 +360,11 @@ class _Walk:
             self.edits.append((part.end - 1, part.end, ')"'))
         return MADE
 
+    def _other_variable(self, name: str, expansion: str) -> str:
+        """What a variable may hold that the event does not fill."""
+        folder = re.match("[A-Z]{2}", name) and not re.search("proc|dev", expansion)
+        return VALUE if name in self.own else OTHER if folder else PRINTED
+
     def _expand(self, part: Part) -> str:
         raw = self.text[part.start : part.end]
         expansion = raw if raw[1] == "{" else f"${{{part.text}}}"
@@ -369,9 +374,8 @@ class _Walk:
             return OTHER
         if mark or (operator and not OPERATOR.fullmatch(operator)):
             refuse(f"`{raw[:12]}` can evaluate a value")
-        if name not in VARIABLES and name not in self.holding:  # not the event's
-            folder = re.match("[A-Z]{2}", name) and not re.search("proc|dev", expansion)
-            return VALUE if name in self.own else OTHER if folder else PRINTED
+        if name not in VARIABLES and name not in self.holding:
+            return self._other_variable(name, expansion)
         self._replace(
             part.start, part.end, expansion if part.quoted else f'"{expansion}"'
         )
@@ -460,9 +464,8 @@ def _judge_command(command: Judged, moved: bool, held: bool = False) -> None:
         _judge_command(command, moved, held)
     else:
         _judge_words(command, first, line, held)
-        loose = any("/" in run and run[0] not in "/~" + OTHER for run in command.runs)
-        if moved and (loose or command.name in EVALUATES or command.name == "npm"):
-            refuse(f"`{command.name}` runs files of the folder that a value names")
+        if moved:
+            _judge_moved(command)
 
 
 def _judge_assignments(words: list[str]) -> bool:
@@ -485,10 +488,15 @@ def _unwrap(command: Judged, line: str) -> None:
         program("".join(command.words[:1]) or ":")
 
 
+def _judge_moved(command: Judged) -> None:
+    loose = any("/" in run and run[0] not in "/~" + OTHER for run in command.runs)
+    if loose or command.name in EVALUATES or command.name == "npm":
+        refuse(f"`{command.name}` runs files of the folder that a value names")
+
+
 def _judge_words(command: Judged, first: str, line: str, held: bool) -> None:
     name = command.name
-    # Whether it is a file of the author's.
-    is_file = "/" in first and not SYSTEM.match(first) and name not in EVALUATES
+    is_file = _is_authors(first, name)
     shape, hint = SHAPES.get(name, (".*" if is_file else ANY, SCRIPT_HINT))
     if not re.fullmatch(shape, line, re.DOTALL) or (held and name in EVALUATES):
         refuse(f"`{name}` can run what its arguments say", hint)
@@ -497,6 +505,11 @@ def _judge_words(command: Judged, first: str, line: str, held: bool) -> None:
         is_file = _find_script(command) or bool(re.search(_MODULE, line))
     if command.fed and not is_file and name not in READERS:
         refuse(f"`{name}` could run what it reads")
+
+
+def _is_authors(first: str, name: str) -> bool:
+    """Whether a program is a file of the author's."""
+    return "/" in first and not SYSTEM.match(first) and name not in EVALUATES
 
 
 def _find_script(command: Judged) -> bool:

