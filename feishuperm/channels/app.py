@@ -90,10 +90,10 @@ REPAIR_SECONDS = 60.0  # the same while it is known that nobody can
 TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to
 URGE_SECONDS = 30.0
 HELP = msg(
-    "Reply to a card: 1-4, allow, always, deny [reason], interrupt, "
-    "or the answer itself. Commands: status, mute [time], on, passes, "
-    "undo."
+    "Reply to a card: 1-4, allow, always, deny [reason], interrupt, or the answer "
+    "itself. Commands: status, mute [time], on, passes, undo."
 )
+CLOCK_STOPPED = msg("The clock is stopped: please answer before {time}")
 
 
 class People(NamedTuple):
@@ -132,17 +132,13 @@ class AppChannel(Channel):
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.api = api
-        self.people = people
-        self.approvals = approvals
-        self.store = store
-        self.keep_row = store.put
+        self.api, self.people, self.approvals = api, people, approvals
+        self.store, self.keep_row = store, store.put
         self.later = later
         self._language = language
         self.urgent = urgent
         self._page = page  # the address of a request's own, if a phone can open it
-        self._clock = clock
-        self._wall = wall
+        self._clock, self._wall = clock, wall
         self._back_by = clock() + RETURN_SECONDS
         self._shown_to: dict[str, Announcement] = {}  # by pending request, card out
         self._is_deaf = False  # no tap can arrive
@@ -172,9 +168,7 @@ class AppChannel(Channel):
         self._changes.start()
         self._line.start()
         for card in self.store.all():
-            outcome = self.approvals.outcome(card.ask.id)
-            if outcome is not None:
-                self._end(card, outcome)
+            self._end(card, self.approvals.outcome(card.ask.id))
         self.later(RETURN_SECONDS, self._settle_lost)
 
     def close(self) -> None:
@@ -305,7 +299,7 @@ class AppChannel(Channel):
                 self._changes.cancel(burst.nonce)
         elif shown is not None:
             self._changing += 1
-            self.later(AFTER_ANSWER, partial(self._change_now, shown, outcome))
+            self.later(AFTER_ANSWER, partial(self._change, shown, outcome, 1))
         if shown is not None and outcome.state == "expired":
             self._health.look(EXAMINE_SECONDS)
         if not any(self.approvals.is_pending(card.ask.id) for card in self.store.all()):
@@ -382,13 +376,10 @@ class AppChannel(Channel):
         left = self.approvals.seconds_left(id)
         self._queue(partial(attach, self.api, *given), left, done, id)
 
-    def _change_now(self, card: OpenCard, outcome: Outcome) -> None:
-        self._changing -= 1
-        self._change(card, outcome)
-
-    def _change(self, card: OpenCard, outcome: Outcome) -> None:
+    def _change(self, card: OpenCard, outcome: Outcome, announced: int = 0) -> None:
         """Turn a card into the record of how its request ended."""
         id = card.ask.id
+        self._changing -= announced
         if not card.message_id:  # it may have left meanwhile
             card = self.store.get(id) or card
         if not card.message_id:
@@ -468,9 +459,10 @@ class AppChannel(Channel):
                 outcome = self.approvals.outcome(card.ask.id)
                 self._end(card, outcome or gone(card.ask, self._wall()))
 
-    def _end(self, card: OpenCard, outcome: Outcome) -> None:
+    def _end(self, card: OpenCard, outcome: Outcome | None) -> None:
         burst = self.burst_of(card.ask.id)
-        burst.settle(outcome) if burst else self._change(card, outcome)
+        if outcome is not None:
+            burst.settle(outcome) if burst else self._change(card, outcome)
 
     # Many requests at once.
 
@@ -589,7 +581,7 @@ class AppChannel(Channel):
         return self._receipt(card, self.approvals.answer(answer))
 
     async def _answer_rows(self, answers: list[Answer]) -> list[Receipt]:
-        receipts = [self.approvals.answer(answer) for answer in answers]
+        receipts = map(self.approvals.answer, answers)
         return [r._replace(error=r.error or self._missing()) for r in receipts]
 
     def _revoke(self, id: str, who: str) -> dict[str, Any]:
@@ -616,9 +608,7 @@ class AppChannel(Channel):
             return toast("error", self.say(NOT_OFFERED))
         ends = self._wall() + self.approvals.seconds_left(id)
         moment = time.strftime("%H:%M", time.localtime(ends))
-        said = self.say(
-            "The clock is stopped: please answer before {time}", time=moment
-        )
+        said = self.say(CLOCK_STOPPED, time=moment)
         return toast("success", said, self._drawn(card, ask))
 
     def _show_extended(self, card: OpenCard) -> None:
@@ -687,10 +677,11 @@ class AppChannel(Channel):
         return {}
 
     def _respond(self, message: dict[str, Any], said: str, who: str) -> None:
+        """Tell below a text what it led to; most texts in a group are for others."""
         card = self._replied_to(message)
         in_group = text_at(message, "chat_type") == "group"
         if in_group and card is None and not chat.MENTION.search(said):
-            return  # most texts there are not for the bot
+            return
         answer = self._answer_text(message, card, said, who) if said else self.say(HELP)
         self._tell(text_at(message, "message_id"), answer)
 
@@ -707,7 +698,11 @@ class AppChannel(Channel):
             return self.say("That card holds several requests: please tap its buttons.")
         if card is not None:
             answer = self._replies.read(card, said, who)
-            return answer if isinstance(answer, str) else self._hand_in(answer)
+            if isinstance(answer, str):
+                return answer
+            receipt = self.approvals.answer(answer)
+            ended = receipt.status in (statuses.SETTLED, statuses.ENDED)
+            return receipt.outcome.done if ended else receipt.error or self._missing()
         if text_at(message, "parent_id"):
             return self.say("The request of that message is over.")
         command = chat.read_command(said)
@@ -721,13 +716,6 @@ class AppChannel(Channel):
                 "Did you mean “{what}”? Please reply to its card.", what=meant
             )
         return self.say(HELP)
-
-    def _hand_in(self, answer: Answer) -> str:
-        """Hand an answer in; its result, in words."""
-        receipt = self.approvals.answer(answer)
-        if receipt.status in (statuses.SETTLED, statuses.ENDED):
-            return receipt.outcome.done
-        return receipt.error or self._missing()
 
     def _obey(self, command: chat.Command, who: str, message_id: str) -> str:
         """Do what a command says; what is told of it, unless that comes later."""
@@ -744,16 +732,17 @@ class AppChannel(Channel):
             self._reply(message_id, self._passes_card(), kind=CARD)
             return ""
         if command.name == "undo":
-            self.approvals.undo_last(who, partial(self._tell_undone, message_id))
+
+            def then(rules: list[str], error: str) -> None:
+                self._tell(message_id, chat.undone(self.say, rules, error))
+
+            self.approvals.undo_last(who, then)
             return ""
         if command.name in ("mute", "on"):
             until = self._wall() + command.seconds if command.name == "mute" else 0.0
             self.store.mute(until)
             return chat.muted(self.say, until)
         return self.say(HELP)
-
-    def _tell_undone(self, message_id: str, rules: list[str], error: str) -> None:
-        self._tell(message_id, chat.undone(self.say, rules, error))
 
     def _tell(self, message_id: str, said: str) -> None:
         """Say something below a message."""

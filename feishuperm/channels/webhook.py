@@ -74,6 +74,7 @@ class WebhookChannel(Channel):
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Queue the card of a request; its plainest variant cannot be answered."""
+
         def left() -> float:
             return announcement.until - self._wall()
 
