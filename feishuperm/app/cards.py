@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from feishuperm.app.api import MAX_CARD
 from feishuperm.app.store import OpenCard
@@ -78,6 +78,7 @@ ATTACHING = msg(
 )
 AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
 SESSIONS = 200  # whose pace is known
+APART, BURST_SECONDS = 5, 10.0  # requests of a session that get cards of their own
 LEAST_REMINDED = 20  # seconds; a person who has less needs no reminder
 
 
@@ -363,9 +364,6 @@ def file_of(whole: Ask) -> bytes:
 class Pace:
     """How much each session asks: what is too much shares a card, see `bursts`."""
 
-    SECONDS: ClassVar[float] = 10.0
-    MOST: ClassVar[int] = 5  # requests in so many seconds that get cards of their own
-
     def __init__(self, clock: Callable[[], float], sessions: int = SESSIONS) -> None:
         self._clock = clock
         self._sessions = sessions  # that are remembered
@@ -373,14 +371,13 @@ class Pace:
 
     def is_burst(self, session: str, machine: str = "") -> bool:
         """Whether a session has asked for more than a person can tap apart."""
-        times = self._recent.setdefault((machine, session), deque())
+        last = self._recent.setdefault((machine, session), deque(maxlen=APART + 1))
         now = self._clock()
-        while times and times[0] <= now - self.SECONDS:
-            times.popleft()
-        times.append(now)
+        last.append(now)
         if len(self._recent) > self._sessions:
             del self._recent[next(iter(self._recent))]
-        return bool(session) and len(times) > self.MOST
+        is_full = len(last) > APART and last[0] > now - BURST_SECONDS
+        return bool(session) and is_full
 
 
 # What goes through without asking.

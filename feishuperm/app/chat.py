@@ -53,6 +53,10 @@ MUTE_SECONDS, MOST_SECONDS = 3600, 7 * 86400
 ALWAYS_SECONDS = 120.0  # between "always" and its second word
 MAX_ALWAYS = 1_000  # first words that are remembered
 LISTED = 10  # requests of a list
+UNCLEAR = msg("That is not clear. Reply 1-4, allow, deny [reason] or interrupt.")
+ONCE_MORE = msg(
+    "This rule would be written:\n{rules}\nReply “always” once more to write it."
+)
 
 
 class Reply(NamedTuple):
@@ -79,34 +83,28 @@ def read_reply(text: str, ask: Ask) -> Reply | None:
     """The answer that a text below a card is; None if it is none."""
     said = cleaned(text)
     word, _, rest = said.partition(" ")
-    offer = _numbered(said, ask) or _named(word.rstrip("：:，,"), ask)
-    if offer is not None and (not offer.needs) and (not rest or offer.fields):
-        return Reply(offer.name, _reason(offer, rest.strip()))
-    talked = next((offer for offer in ask.actions if offer.words), None)
-    if not said or talked is None:
+    look = WORDS.get(word.rstrip("：:，,").lower())
+    named = next((offer for offer in ask.actions if offer.look == look), None)
+    offer = _numbered(said, ask) or named
+    if offer is None or offer.needs or (rest and not offer.fields):
+        offer, rest = next((offer for offer in ask.actions if offer.words), None), said
+    if offer is None or not said:
         return None
-    if talked.needs:
-        return _answered(talked, ask, said)
-    return Reply(talked.name, _reason(talked, said))
+    if offer.needs:
+        return _answered(offer, ask, said)
+    values: dict[str, tuple[str, ...]] = {}
+    if rest.strip() and offer.fields:
+        values[offer.fields[0]] = (rest.strip(),)
+    return Reply(offer.name, values)
 
 
 def _numbered(said: str, ask: Ask) -> Offer | None:
     """A digit stands for a button, where no number could be an answer."""
     buttons = [o for o in ask.actions if not o.needs and o.look != WHILE]
-    if not any(offer.grants for offer in buttons) or not said.isascii():
+    if not any(offer.grants for offer in buttons):
         return None
-    number = int(said) if said.isdigit() and len(said) == 1 else 0
+    number = int(said) if re.fullmatch("[0-9]", said) else 0
     return buttons[number - 1] if 0 < number <= len(buttons) else None
-
-
-def _named(word: str, ask: Ask) -> Offer | None:
-    look = WORDS.get(word.lower())
-    fitting = (offer for offer in ask.actions if look and offer.look == look)
-    return next(fitting, None)
-
-
-def _reason(offer: Offer, rest: str) -> dict[str, tuple[str, ...]]:
-    return {offer.fields[0]: (rest,)} if rest and offer.fields else {}
 
 
 def _answered(offer: Offer, ask: Ask, said: str) -> Reply | None:
@@ -126,19 +124,16 @@ def _answered(offer: Offer, ask: Ask, said: str) -> Reply | None:
 
 
 def _picked(field: Field, said: str) -> tuple[str, ...]:
-    """The options that a text names, by number or by their words."""
+    """The options that a text names, by number or by their words; empty: not all do."""
+    options = [option.value for option in field.options]
+    known = {option.lower(): option for option in options}
     parts = re.split(r"[,，、\s]+", said) if field.type == "many" else [said]
-    labels = {option.value.lower(): option.value for option in field.options}
     picked = []
     for part in parts:
-        number = int(part) if part.isascii() and part.isdigit() and len(part) < 3 else 0
-        if 0 < number <= len(field.options):
-            picked.append(field.options[number - 1].value)
-        elif part.lower() in labels:
-            picked.append(labels[part.lower()])
-        else:
-            return ()
-    return tuple(picked)
+        number = int(part) if re.fullmatch("[0-9]{1,2}", part) else 0
+        is_number = 0 < number <= len(options)
+        picked.append(options[number - 1] if is_number else known.get(part.lower(), ""))
+    return tuple(picked) if all(picked) else ()
 
 
 def read_command(text: str) -> Command | None:
@@ -201,9 +196,7 @@ class Replies:
         """The answer that a text below a card is, or what to say to it."""
         reply = read_reply(said, card.ask)
         if reply is None:
-            return self._say(
-                msg("That is not clear. Reply 1-4, allow, deny [reason] or interrupt.")
-            )
+            return self._say(UNCLEAR)
         offer = card.ask.offer(reply.action)
         always = offer is not None and offer.look == FOREVER
         if always and not card.ask.rules:
@@ -212,14 +205,7 @@ class Replies:
             return self._say(NOT_OFFERED)
         words = confirm_words(offer, card.ask)
         if words and not self._said_twice((card.machine, card.ask.id), offer.name):
-            return self._say(
-                msg(
-                    "This rule would be written:\n"
-                    "{rules}\n"
-                    "Reply “always” once more to write it."
-                ),
-                rules=words,
-            )
+            return self._say(ONCE_MORE, rules=words)
         return Answer(card.ask.id, reply.action, reply.values, self._surface, who,
                       card.ask.digest, bool(words))  # fmt: skip
 

@@ -26,10 +26,8 @@ def toast(
     kind: str, content: str, card: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """The answer to a tap."""
-    reply: dict[str, Any] = {"toast": {"type": kind, "content": content}}
-    if card is not None:
-        reply["card"] = {"type": "raw", "data": card}
-    return reply
+    reply = {"toast": {"type": kind, "content": content}}
+    return reply if card is None else {**reply, "card": {"type": "raw", "data": card}}
 
 
 def is_nonce(value: dict[str, Any], nonce: str) -> bool:
@@ -93,8 +91,8 @@ def receipt_toast(
     if receipt.status in (statuses.SETTLED, statuses.ENDED):
         outcome = receipt.outcome
         record = settled_card(card.ask, outcome, name_of(outcome.who))
-        is_fresh = receipt.status == statuses.SETTLED
-        return toast("success" if is_fresh else "info", outcome.done, record)
+        kind = "success" if receipt.status == statuses.SETTLED else "info"
+        return toast(kind, outcome.done, record)
     if receipt.status == statuses.UNKNOWN:
         return toast("warning", *lost)
     is_open = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)

@@ -23,6 +23,8 @@ late that nobody waits.
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -49,7 +51,7 @@ from feishuperm.app.cards import (
     settled_card,
 )
 from feishuperm.app.health import Connection, Health
-from feishuperm.app.store import CardStore, OpenCard
+from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import (
     is_nonce,
     is_old,
@@ -70,17 +72,33 @@ from feishuperm.channels.base import (
     keep_last,
 )
 from feishuperm.channels.outbox import Job, OnLoop, Outbox, RateLimit
+from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.feishu import build_notice_card
+from feishuperm.lib.files import private_dir, read_json, write_atomic
+from feishuperm.lib.log import log
 from feishuperm.lib.task import at_once
 from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
+from feishuperm.models.ask import (
+    LARGEST,
+    Answer,
+    Ask,
+    Notice,
+    Outcome,
+    Receipt,
+    from_plain,
+    shorten,
+    to_plain,
+)
 from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.names import INVALID, NOT_OFFERED
 from feishuperm.wire import MAX_EVENT, RETURN_SECONDS
 
 PERSON_LIMIT = ((5, 1.0), (1000, 60.0))  # messages to one person, and of one app
 CHANGE_LIMIT = ((40, 1.0), (1000, 60.0))
+MOST_CARDS = 1_000  # open cards, as many as an outbox queues
+BLOCK = 2_000  # characters of a block that a settled card shows again
+MUTED = "muted.json"
 RECORDS = 200  # settled cards that may still have to tell the result
 NOTICE_SECONDS = 300.0
 REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
@@ -90,10 +108,10 @@ REPAIR_SECONDS = 60.0  # the same while it is known that nobody can
 TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to
 URGE_SECONDS = 30.0
 HELP = msg(
-    "Reply to a card: 1-4, allow, always, deny [reason], interrupt, "
-    "or the answer itself. Commands: status, mute [time], on, passes, "
-    "undo."
+    "Reply to a card: 1-4, allow, always, deny [reason], interrupt, or the answer "
+    "itself. Commands: status, mute [time], on, passes, undo."
 )
+CLOCK_STOPPED = msg("The clock is stopped: please answer before {time}")
 
 
 class People(NamedTuple):
@@ -101,6 +119,89 @@ class People(NamedTuple):
 
     receiver: str
     owners: frozenset[str]
+
+
+class CardStore:
+    """Which card belongs to which request: kept over restarts.
+
+    A folder of this user's alone with one small JSON file for each card: a thousand may
+    be open, and none of them is written again because of another.  A server that comes
+    back knows its open cards by it: taps on them are checked against the nonce, and
+    requests that ended meanwhile are settled.
+    """
+
+    def __init__(
+        self, folder: str, told: Callable[[Ask], Ask] = lambda ask: ask
+    ) -> None:
+        self._folder = folder
+        self._told = told  # what may be told of an ask that was kept
+        self._cards: dict[str, OpenCard] = {}
+        self.get = self._cards.get
+        self.muted_until = 0.0  # wall clock
+        self._load()
+
+    def by_message(self, message_id: str) -> OpenCard | None:
+        """The card that a reply belongs to."""
+        cards = self._cards.values()
+        return next((card for card in cards if card.message_id == message_id), None)
+
+    def all(self) -> list[OpenCard]:
+        return list(self._cards.values())
+
+    def put(self, card: OpenCard) -> OpenCard:
+        """Keep a card, with as much of its ask as its record shows."""
+        card = card._replace(ask=shorten(card.ask, BLOCK))
+        self._cards[card.ask.id] = card
+        self._write(_name(card.ask.id), to_plain(card))
+        while len(self._cards) > MOST_CARDS:
+            self.drop(next(iter(self._cards)))
+        return card
+
+    def mute(self, until: float) -> None:
+        self.muted_until = until
+        self._write(MUTED, until)
+
+    def drop(self, id: str) -> None:
+        if self._cards.pop(id, None) is None:
+            return
+        try:
+            os.unlink(os.path.join(self._folder, _name(id)))
+        except OSError:  # it could not be written either; settling it twice is no harm
+            pass
+
+    def _write(self, name: str, value: object) -> None:
+        data = json.dumps(value).encode()
+        try:
+            private_dir(self._folder)
+            write_atomic(os.path.join(self._folder, name), data, 0o600, lasting=False)
+        except (OSError, FileError) as error:
+            log(f"open cards are not kept: {error}", "error")
+
+    def _load(self) -> None:
+        """Read what was kept; the names begin with the time, so in that order."""
+        try:
+            names = sorted(os.listdir(self._folder))
+        except OSError:
+            return
+        for name in names:
+            try:
+                self._take(name, read_json(os.path.join(self._folder, name)))
+            except (FileError, PayloadError) as error:
+                log(f"an open card is forgotten: {error}", "warning")
+
+    def _take(self, name: str, kept: Any) -> None:
+        if name == MUTED:
+            is_moment = isinstance(kept, (int, float)) and 0 <= kept < LARGEST
+            self.muted_until = float(kept) if is_moment else 0.0
+            return
+        card = from_plain(OpenCard, kept)
+        if card.nonce and name == _name(card.ask.id):
+            self._cards[card.ask.id] = card._replace(ask=self._told(card.ask))
+
+
+def _name(id: str) -> str:
+    """The file of a request's card; ids are digits and letters (`protocol.frames`)."""
+    return f"{id}.json"
 
 
 def _nothing(result: Result) -> None:
@@ -132,17 +233,13 @@ class AppChannel(Channel):
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.api = api
-        self.people = people
-        self.approvals = approvals
-        self.store = store
-        self.keep_row = store.put
+        self.api, self.people, self.approvals = api, people, approvals
+        self.store, self.keep_row = store, store.put
         self.later = later
         self._language = language
         self.urgent = urgent
         self._page = page  # the address of a request's own, if a phone can open it
-        self._clock = clock
-        self._wall = wall
+        self._clock, self._wall = clock, wall
         self._back_by = clock() + RETURN_SECONDS
         self._shown_to: dict[str, Announcement] = {}  # by pending request, card out
         self._is_deaf = False  # no tap can arrive
@@ -172,9 +269,7 @@ class AppChannel(Channel):
         self._changes.start()
         self._line.start()
         for card in self.store.all():
-            outcome = self.approvals.outcome(card.ask.id)
-            if outcome is not None:
-                self._end(card, outcome)
+            self._end(card, self.approvals.outcome(card.ask.id))
         self.later(RETURN_SECONDS, self._settle_lost)
 
     def close(self) -> None:
@@ -305,7 +400,7 @@ class AppChannel(Channel):
                 self._changes.cancel(burst.nonce)
         elif shown is not None:
             self._changing += 1
-            self.later(AFTER_ANSWER, partial(self._change_now, shown, outcome))
+            self.later(AFTER_ANSWER, partial(self._change, shown, outcome, 1))
         if shown is not None and outcome.state == "expired":
             self._health.look(EXAMINE_SECONDS)
         if not any(self.approvals.is_pending(card.ask.id) for card in self.store.all()):
@@ -382,13 +477,10 @@ class AppChannel(Channel):
         left = self.approvals.seconds_left(id)
         self._queue(partial(attach, self.api, *given), left, done, id)
 
-    def _change_now(self, card: OpenCard, outcome: Outcome) -> None:
-        self._changing -= 1
-        self._change(card, outcome)
-
-    def _change(self, card: OpenCard, outcome: Outcome) -> None:
+    def _change(self, card: OpenCard, outcome: Outcome, announced: int = 0) -> None:
         """Turn a card into the record of how its request ended."""
         id = card.ask.id
+        self._changing -= announced
         if not card.message_id:  # it may have left meanwhile
             card = self.store.get(id) or card
         if not card.message_id:
@@ -468,9 +560,10 @@ class AppChannel(Channel):
                 outcome = self.approvals.outcome(card.ask.id)
                 self._end(card, outcome or gone(card.ask, self._wall()))
 
-    def _end(self, card: OpenCard, outcome: Outcome) -> None:
+    def _end(self, card: OpenCard, outcome: Outcome | None) -> None:
         burst = self.burst_of(card.ask.id)
-        burst.settle(outcome) if burst else self._change(card, outcome)
+        if outcome is not None:
+            burst.settle(outcome) if burst else self._change(card, outcome)
 
     # Many requests at once.
 
@@ -589,7 +682,7 @@ class AppChannel(Channel):
         return self._receipt(card, self.approvals.answer(answer))
 
     async def _answer_rows(self, answers: list[Answer]) -> list[Receipt]:
-        receipts = [self.approvals.answer(answer) for answer in answers]
+        receipts = map(self.approvals.answer, answers)
         return [r._replace(error=r.error or self._missing()) for r in receipts]
 
     def _revoke(self, id: str, who: str) -> dict[str, Any]:
@@ -616,9 +709,7 @@ class AppChannel(Channel):
             return toast("error", self.say(NOT_OFFERED))
         ends = self._wall() + self.approvals.seconds_left(id)
         moment = time.strftime("%H:%M", time.localtime(ends))
-        said = self.say(
-            "The clock is stopped: please answer before {time}", time=moment
-        )
+        said = self.say(CLOCK_STOPPED, time=moment)
         return toast("success", said, self._drawn(card, ask))
 
     def _show_extended(self, card: OpenCard) -> None:
@@ -687,10 +778,11 @@ class AppChannel(Channel):
         return {}
 
     def _respond(self, message: dict[str, Any], said: str, who: str) -> None:
+        """Tell below a text what it led to; most texts in a group are for others."""
         card = self._replied_to(message)
         in_group = text_at(message, "chat_type") == "group"
         if in_group and card is None and not chat.MENTION.search(said):
-            return  # most texts there are not for the bot
+            return
         answer = self._answer_text(message, card, said, who) if said else self.say(HELP)
         self._tell(text_at(message, "message_id"), answer)
 
@@ -707,7 +799,11 @@ class AppChannel(Channel):
             return self.say("That card holds several requests: please tap its buttons.")
         if card is not None:
             answer = self._replies.read(card, said, who)
-            return answer if isinstance(answer, str) else self._hand_in(answer)
+            if isinstance(answer, str):
+                return answer
+            receipt = self.approvals.answer(answer)
+            ended = receipt.status in (statuses.SETTLED, statuses.ENDED)
+            return receipt.outcome.done if ended else receipt.error or self._missing()
         if text_at(message, "parent_id"):
             return self.say("The request of that message is over.")
         command = chat.read_command(said)
@@ -721,13 +817,6 @@ class AppChannel(Channel):
                 "Did you mean “{what}”? Please reply to its card.", what=meant
             )
         return self.say(HELP)
-
-    def _hand_in(self, answer: Answer) -> str:
-        """Hand an answer in; its result, in words."""
-        receipt = self.approvals.answer(answer)
-        if receipt.status in (statuses.SETTLED, statuses.ENDED):
-            return receipt.outcome.done
-        return receipt.error or self._missing()
 
     def _obey(self, command: chat.Command, who: str, message_id: str) -> str:
         """Do what a command says; what is told of it, unless that comes later."""
@@ -744,16 +833,17 @@ class AppChannel(Channel):
             self._reply(message_id, self._passes_card(), kind=CARD)
             return ""
         if command.name == "undo":
-            self.approvals.undo_last(who, partial(self._tell_undone, message_id))
+
+            def then(rules: list[str], error: str) -> None:
+                self._tell(message_id, chat.undone(self.say, rules, error))
+
+            self.approvals.undo_last(who, then)
             return ""
         if command.name in ("mute", "on"):
             until = self._wall() + command.seconds if command.name == "mute" else 0.0
             self.store.mute(until)
             return chat.muted(self.say, until)
         return self.say(HELP)
-
-    def _tell_undone(self, message_id: str, rules: list[str], error: str) -> None:
-        self._tell(message_id, chat.undone(self.say, rules, error))
 
     def _tell(self, message_id: str, said: str) -> None:
         """Say something below a message."""

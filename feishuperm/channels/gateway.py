@@ -161,13 +161,12 @@ class GatewayChannel(Channel):
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._enrolment = enrolment
+        self._enrolment, self._save = enrolment, save
         self._approvals = approvals
         self._later = later
-        self._save = save
         self._language = language
         self._grants = grants  # what lasts may be granted from there
-        self._wall = wall
+        self._wall, self._clock = wall, clock
         self._instance = secrets.token_hex(8)
         self._nonce = ""
         self._hello = ""  # the gateway's nonce
@@ -184,7 +183,6 @@ class GatewayChannel(Channel):
         # Ended requests whose cards may have more to tell, and whether it is due.
         self._records: dict[str, bool] = {}
         self._started = clock()
-        self._clock = clock
         self._receipts: dict[str, Receipt | None] = {}  # by tap
         self._line = connect(self._received, self._changed)
 
@@ -265,8 +263,7 @@ class GatewayChannel(Channel):
 
         Nor to grant what lasts, unless the person lets it.
         """
-        hold = ask.hold and EXTEND in self._can
-        ask = ask.without_edit()._replace(hold=hold)
+        ask = ask.without_edit()._replace(hold=ask.hold and EXTEND in self._can)
         kind = KINDS.get(ask.kind)
         if self._grants or kind is None:
             return ask
@@ -311,13 +308,6 @@ class GatewayChannel(Channel):
         if self._stage != IN:
             return False
         return self._line.send(kind, outcome=to_plain(_readable(outcome)))
-
-    def _update_late(self) -> None:
-        """What became known while the gateway was away."""
-        for id in [id for id, is_due in self._records.items() if is_due]:
-            outcome = self._approvals.outcome(id)
-            if outcome is not None:
-                self.update(outcome)
 
     def notify(self, notice: Notice) -> None:
         if self._stage == IN:
@@ -405,7 +395,10 @@ class GatewayChannel(Channel):
                 del self._asks[id]  # it came back, and was shown elsewhere
             else:
                 self._send_again(pending)
-        self._update_late()
+        for id in [id for id, is_due in self._records.items() if is_due]:
+            outcome = self._approvals.outcome(id)
+            if outcome is not None:
+                self.update(outcome)  # it became known while the gateway was away
         self._later(max(0.0, self._young()), self._settle_lost)
 
     def _told_time(self, message: dict[str, Any]) -> None:
@@ -516,12 +509,11 @@ class GatewayChannel(Channel):
         sent = self._given(answer.id)
         if sent is None:
             return answer  # it is not pending: the approvals say so
-        offers = [offer for offer in sent.offered if offer.name == answer.action]
-        if not offers:
-            return None
-        named = offers[0].fields
-        values = {k: v for k, v in answer.values.items() if k in named}
-        return answer._replace(values=values)
+        for offer in sent.offered:
+            if offer.name == answer.action:
+                values = {k: v for k, v in answer.values.items() if k in offer.fields}
+                return answer._replace(values=values)
+        return None
 
     def _given(self, id: str) -> Ask | None:
         """A request that is pending, as the gateway was given it.
@@ -530,9 +522,7 @@ class GatewayChannel(Channel):
         which offered the same.
         """
         pending = self._asks.get(id)
-        if pending is not None and (
-            pending.sent.id or not pending.announcement.is_back
-        ):
+        if pending and (pending.sent.id or not pending.announcement.is_back):
             return pending.sent
         ask = self._approvals.ask(id)
         return None if ask is None else self._sendable(ask) or Ask()

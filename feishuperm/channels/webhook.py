@@ -74,18 +74,16 @@ class WebhookChannel(Channel):
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Queue the card of a request; its plainest variant cannot be answered."""
-        until = announcement.until
 
         def left() -> float:
-            return until - self._wall()
+            return announcement.until - self._wall()
 
         def done(result: SendResult) -> None:
             announcement.shown() if result.ok else announcement.failed(result.message)
 
         builds = permission_messages(ask, self._url, self._at, left)
         sends: list[Send] = [partial(self._send, build) for build in builds]
-        sends[-1] = partial(_unanswerable, sends[-1])
-        first, *plainer = sends
+        first, *plainer = (*sends[:-1], partial(_unanswerable, sends[-1]))
         ends = self._clock() + left()
         self._outbox.add(Job(first, ends, True, done, ask.id, plainer=tuple(plainer)))
 

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from feishuperm import __version__
 from feishuperm.app.api import app_of, dial_feishu
-from feishuperm.app.store import CardStore, lock_app
-from feishuperm.channels.app import AppChannel, People, no_page
+from feishuperm.app.store import lock_app
+from feishuperm.channels.app import AppChannel, CardStore, People, no_page
 from feishuperm.channels.base import (
     AbsentChannel,
     ApprovalsPort,

@@ -264,7 +264,5 @@ def _is_delimiter(head: str, line: str) -> bool:
 
 
 def _cells(line: str) -> tuple[Spans, ...]:
-    line = line.strip()
-    line = line[1:] if line.startswith("|") else line
-    line = line[:-1] if line.endswith("|") else line
+    line = line.strip().removeprefix("|").removesuffix("|")
     return tuple(spans(cell.strip()) for cell in line.split("|"))

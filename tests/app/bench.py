@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from feishuperm.app.api import AppApi, Result
-from feishuperm.app.store import CardStore
-from feishuperm.channels.app import AppChannel, People
+from feishuperm.channels.app import AppChannel, CardStore, People
 from feishuperm.channels.base import ApprovalsPort, BareApprovals, bare_ask
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, fit

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.app.store import CardStore
+from feishuperm.channels.app import CardStore
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Notice, Receipt
 from feishuperm.wire import RETURN_SECONDS

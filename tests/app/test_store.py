@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from feishuperm.app import store
-from feishuperm.app.store import BLOCK, CardStore, OpenCard, lock_app
+from feishuperm.app.store import OpenCard, lock_app
+from feishuperm.channels import app
+from feishuperm.channels.app import BLOCK, CardStore
 from feishuperm.errors import UsageError
 from tests.services.test_presenter import brief
 
@@ -88,7 +90,7 @@ def test_edited_file_grants_nothing_it_does_not_say(tmp_path: Path) -> None:
 def test_store_is_bounded_in_cards_and_in_what_it_keeps_of_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MOST", 3)
+    monkeypatch.setattr(app, "MOST_CARDS", 3)
     cards = CardStore(at(tmp_path))
     for number in range(5):
         cards.put(shown(f"{number}-00000000"))
@@ -115,9 +117,9 @@ def test_card_is_written_alone_however_many_are_open(
     for number in range(20):
         cards.put(shown(f"{number}-00000000"))
     written: list[bytes] = []
-    write = store.write_atomic
+    write = app.write_atomic
     monkeypatch.setattr(
-        store, "write_atomic", lambda *a, **k: written.append(a[1]) or write(*a, **k)
+        app, "write_atomic", lambda *a, **k: written.append(a[1]) or write(*a, **k)
     )
     cards.put(shown())
     cards.drop("3-00000000")

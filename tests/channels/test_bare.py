@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.app.store import CardStore, OpenCard
+from feishuperm.app.store import OpenCard
+from feishuperm.channels.app import CardStore
 from feishuperm.channels.base import ApprovalsPort, BareApprovals, Channel, bare_ask
 from feishuperm.messages import text
 from feishuperm.models import ask as statuses

@@ -16,8 +16,7 @@ import pytest
 
 from feishuperm.app.bursts import Burst, BurstRow
 from feishuperm.app.health import PERSON, Health
-from feishuperm.app.store import CardStore
-from feishuperm.channels.app import AppChannel
+from feishuperm.channels.app import AppChannel, CardStore
 from feishuperm.commands import serve
 from feishuperm.models.request import Request
 from feishuperm.services.approvals import Approvals
