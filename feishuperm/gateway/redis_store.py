@@ -49,6 +49,7 @@ MUTE = (socket.timeout, ConnectionError)
 SECONDS = 3.0  # a TLS hello to a plain port ends in silence, not in an error
 FATAL = frozenset(("WRONGPASS", "NOPERM", "MOVED", "CROSSSLOT"))
 MASTER = b"master"
+Reader = Callable[[Any], Any]  # of a reply
 Replies = Promise[Optional[list[Any]]]  # None: nobody knows what happened
 
 
@@ -180,8 +181,8 @@ class RedisStore(Store):
 
     @property
     def ready(self) -> bool:
-        both = (self._commands, self._reader)
-        return all(one.state == UP for one in both) and not self._failure
+        are_up = self._commands.state == self._reader.state == UP
+        return are_up and not self._failure
 
     @property
     def problem(self) -> str:
@@ -271,83 +272,6 @@ def _place(id: str) -> tuple[int, int]:
     return int(first), int(second or 0)
 
 
-class RedisBatch:
-    """The commands that some steps are, and what makes answers of their replies."""
-
-    def __init__(
-        self, prefix: str, run: Callable[[list[Any]], Awaitable[list[Any]]]
-    ) -> None:
-        self._prefix = prefix
-        self._run = run
-        self._commands: list[tuple[Part, ...]] = []
-        self._readers: list[Callable[[Any], Any] | None] = []
-
-    async def done(self) -> list[Any]:
-        replies = await self._run(self._commands)
-        try:
-            return [
-                reader(reply)
-                for reader, reply in zip(self._readers, replies)
-                if reader is not None
-            ]
-        except (ValueError, TypeError, AttributeError):
-            raise StoreDown("nonsense") from None
-
-    def _add(
-        self, reader: Callable[[Any], Any] | None, verb: str, name: str, *parts: Part
-    ) -> RedisBatch:
-        self._commands.append((verb, self._prefix + name, *parts))
-        self._readers.append(reader)
-        return self
-
-    def put(self, table: str, row: str, text: str) -> RedisBatch:
-        return self._add(None, "HSET", table, row, text)
-
-    def drop(self, table: str, row: str) -> RedisBatch:
-        return self._add(None, "HDEL", table, row)
-
-    def clear(self, table: str) -> RedisBatch:
-        return self._add(None, "DEL", table)
-
-    def row(self, table: str, row: str) -> RedisBatch:
-        return self._add(_text, "HGET", table, row)
-
-    def rows(self, table: str) -> RedisBatch:
-        return self._add(_texts, "HGETALL", table)
-
-    def size(self, table: str) -> RedisBatch:
-        return self._add(int, "HLEN", table)
-
-    def keep(self, name: str, text: str, seconds: int) -> RedisBatch:
-        return self._add(None, "SET", name, text, "EX", seconds)
-
-    def claim(self, name: str, text: str, seconds: int) -> RedisBatch:
-        return self._add(bool, "SET", name, text, "NX", "EX", seconds)
-
-    def text(self, name: str) -> RedisBatch:
-        return self._add(_text, "GET", name)
-
-    def forget(self, name: str) -> RedisBatch:
-        return self._add(bool, "DEL", name)
-
-    def count(self, name: str, by: int, seconds: int) -> RedisBatch:
-        self._add(None, "SET", name, "0", "NX", "EX", seconds)
-        return self._add(int, "INCRBY", name, by)
-
-    def extend(self, name: str, seconds: int) -> RedisBatch:
-        return self._add(None, "EXPIRE", name, seconds)
-
-    def clock(self) -> RedisBatch:
-        self._commands.append(("TIME",))
-        self._readers.append(_moment)
-        return self
-
-    def tell(self, entry: str) -> RedisBatch:
-        return self._add(
-            None, "XADD", "bus", "MAXLEN", "~", BUS_LENGTH, "*", "d", entry
-        )
-
-
 def _text(reply: bytes | None) -> str | None:
     return None if reply is None else reply.decode(errors="surrogatepass")
 
@@ -360,6 +284,65 @@ def _texts(reply: list[bytes]) -> dict[str, str]:
 def _moment(reply: list[bytes]) -> float:
     seconds, micros = reply
     return int(seconds) + int(micros) / 1e6
+
+
+def _step(verb: str, reader: Reader | None = None) -> Callable[..., RedisBatch]:
+    def add(batch: RedisBatch, *parts: Part) -> RedisBatch:
+        return batch.add(reader, verb, *parts)
+
+    return add
+
+
+class RedisBatch:
+    """The commands that some steps are, and what makes answers of their replies."""
+
+    def __init__(
+        self, prefix: str, run: Callable[[list[Any]], Awaitable[list[Any]]]
+    ) -> None:
+        self._prefix = prefix
+        self._run = run
+        self._commands: list[tuple[Part, ...]] = []
+        self._readers: list[Reader | None] = []
+
+    put = _step("HSET")
+    drop = _step("HDEL")
+    clear = _step("DEL")
+    row = _step("HGET", _text)
+    rows = _step("HGETALL", _texts)
+    size = _step("HLEN", int)
+    text = _step("GET", _text)
+    forget = _step("DEL", bool)
+    extend = _step("EXPIRE")
+
+    def keep(self, name: str, text: str, seconds: int) -> RedisBatch:
+        return self.add(None, "SET", name, text, "EX", seconds)
+
+    def claim(self, name: str, text: str, seconds: int) -> RedisBatch:
+        return self.add(bool, "SET", name, text, "NX", "EX", seconds)
+
+    def count(self, name: str, by: int, seconds: int) -> RedisBatch:
+        self.add(None, "SET", name, "0", "NX", "EX", seconds)
+        return self.add(int, "INCRBY", name, by)
+
+    def clock(self) -> RedisBatch:
+        return self.add(_moment, "TIME")
+
+    def tell(self, entry: str) -> RedisBatch:
+        return self.add(None, "XADD", "bus", "MAXLEN", "~", BUS_LENGTH, "*", "d", entry)
+
+    def add(self, reader: Reader | None, verb: str, *parts: Part) -> RedisBatch:
+        """A command; the first of its parts is a name."""
+        named = (self._prefix + str(name) for name in parts[:1])
+        self._commands.append((verb, *named, *parts[1:]))
+        self._readers.append(reader)
+        return self
+
+    async def done(self) -> list[Any]:
+        replies = zip(self._readers, await self._run(self._commands))
+        try:
+            return [reader(reply) for reader, reply in replies if reader is not None]
+        except (ValueError, TypeError, AttributeError):
+            raise StoreDown("nonsense") from None
 
 
 # How it is reached: an address in, a connected socket out; blocks.
