@@ -384,14 +384,9 @@ class Exchange:
         data = response.encode(request.keep_alive, request.method != "HEAD")
         self.take().answer(data, request.keep_alive)
 
-    def stream(
-        self,
-        headers: Iterable[tuple[str, str]] = (),
-        content_type: str = "text/event-stream; charset=utf-8",
-    ) -> Stream:
-        """Send the head and keep the connection for what follows. Raises ValueError."""
-        head = stream_head(content_type, headers)
-        stream = self.take().start_stream(head)
+    def stream(self, headers: Iterable[tuple[str, str]] = ()) -> Stream:
+        """Send the head of server-sent events, which follow. Raises ValueError."""
+        stream = self.take().start_stream(stream_head(headers))
         if self.request.method == "HEAD":
             stream.close()
         return stream
