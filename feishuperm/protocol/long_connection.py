@@ -326,9 +326,8 @@ def encode_frame(frame: Frame) -> bytes:
     """The bytes of a frame."""
     parts = []
     for number, value in enumerate(frame, 1):
-        parts += [_field(number, one) for one in value] if number == HEADERS else []
-        if number != HEADERS and value is not None:
-            parts.append(_field(number, value))
+        each = frame.headers if number == HEADERS else (value,)
+        parts += [_field(number, one) for one in each if one is not None]
     return b"".join(parts)
 
 
