@@ -117,7 +117,7 @@ class Server:
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
         self.inbox = InboxChannel(
-            lambda full: self.callback.inbox.event(full),
+            lambda full: self.callback.event(full),
             self._later,
         )
         self.settings = settings

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from feishuperm.server.connection import Exchange
 
 Slow = Generator[float, None, Response]
-Reply = Union[Response, Slow]
+# The last: a stream of events, which keeps its exchange.
+Reply = Union[Response, Slow, Callable[["Exchange"], None]]
 
 TURN_SECONDS = 0.01  # a person notices a tenth of a second
 MAX_SLOW = 50  # of 15 MB at the most, and a person opens one
 
 
 class SlowReplies:
-    """Goes on with what is not finished."""
+    """Answers, and goes on with what is not finished."""
 
     def __init__(
         self,
@@ -45,13 +46,17 @@ class SlowReplies:
         self._ticks = ticks
         self._slow = 0
 
-    def run(self, exchange: Exchange, steps: Slow) -> None:
+    def run(self, exchange: Exchange, reply: Reply) -> None:
         """Answer as soon as the steps are done: now, if they are few."""
-        if self._slow >= MAX_SLOW:
+        if isinstance(reply, Response):
+            exchange.reply(reply)
+        elif callable(reply):
+            reply(exchange)
+        elif self._slow >= MAX_SLOW:
             exchange.reply(plain_response(503))
-            return
-        self._slow += 1
-        self._go_on(exchange, steps)
+        else:
+            self._slow += 1
+            self._go_on(exchange, reply)
 
     def _go_on(self, exchange: Exchange, steps: Slow) -> None:
         until, wait = self._ticks() + TURN_SECONDS, 0.0
