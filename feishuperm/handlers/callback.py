@@ -18,13 +18,15 @@ from typing import Any
 from feishuperm import __version__
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.errors import ProtocolError
-from feishuperm.handlers.access import OPEN_PATHS, Gate, WrongIds, is_local
+from feishuperm.handlers.access import FOREIGN, OPEN_PATHS, Gate, WrongIds, is_local
 from feishuperm.handlers.inbox import CLOSED, Form, Inbox, links_of, own_form
-from feishuperm.handlers.pages.pieces import CHANGED, Values, pending
 from feishuperm.handlers.pages.request import (
+    CHANGED,
     NOWHERE,
+    Values,
     Ways,
     confirm_page,
+    pending,
     record_page,
     request_page,
     result_json,
@@ -74,7 +76,7 @@ OWN_FIELDS = ("id", "sig", "digest", "confirmed")  # of a form, besides the pers
 # What a person is told, by the status of a request that cannot be served.
 REFUSALS = {
     400: NO_REQUEST,
-    403: msg("This did not come from one of feishuperm's own pages; nothing was done."),
+    403: FOREIGN,
     410: NO_REQUEST,
     429: msg("Too many invalid links. Try again later."),
 }
@@ -138,6 +140,9 @@ class Callback(Inbox):
         if request.path in INBOX_PATHS and not (of_one or self._has_inbox):
             switched_off = msg("FEISHUPERM_SURFACES has switched the inbox off.")
             return refusal(self._language, 403, switched_off)
+        return self._route(request)
+
+    def _route(self, request: http1.Request) -> Reply:
         routes = ROUTES.get(request.path)
         if routes is None and any(row.by_path(request.path) for row in KINDS.values()):
             routes = BUTTON

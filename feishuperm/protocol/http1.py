@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from feishuperm.errors import ProtocolError
@@ -79,7 +79,7 @@ class Request:
         self.keep_alive = True
         self.peer, self.peer_port = peer, 0
         self.local, self.local_port = "", 0  # the address it came to
-        self.memo: dict[str, object] = {}  # one for all requests of a connection
+        self.memo: dict[str, Any] = {}  # one for all requests of a connection
 
     def upgrades(self) -> bool:
         """Whether the client wants to speak another protocol, such as WebSocket."""

@@ -458,7 +458,7 @@ class HttpConnection(Connection):
         self._on_close = on_close
         self.peer = address_of(sock.getpeername)
         self._local = address_of(sock.getsockname)
-        self.memo: dict[str, object] = {}  # the owner's, about this peer
+        self.memo: dict[str, Any] = {}  # the owner's, about this peer
         self._reader = RequestReader(max_body)
         self._exchange: Exchange | None = None  # the last one handed out
         self._stream: Stream | None = None
