@@ -20,28 +20,21 @@ from feishuperm.channels.inbox import InboxChannel
 from feishuperm.errors import ProtocolError
 from feishuperm.handlers.access import FOREIGN, OPEN_PATHS, Gate, WrongIds, is_local
 from feishuperm.handlers.inbox import CLOSED, Form, Inbox, links_of, own_form
+from feishuperm.handlers.pages.layout import Reply, Slow, as_json, in_pieces, page
 from feishuperm.handlers.pages.request import (
     CHANGED,
     NOWHERE,
     Values,
     Ways,
     confirm_page,
+    message,
     pending,
     record_page,
+    refusal,
     request_page,
     result_json,
     result_page,
     undone_page,
-)
-from feishuperm.handlers.replies import (
-    Reply,
-    Slow,
-    SlowReplies,
-    as_json,
-    in_pieces,
-    message,
-    page,
-    refusal,
 )
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.process_tree import Suspect
@@ -54,7 +47,7 @@ from feishuperm.models.names import NO_REQUEST
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.protocol import http1
-from feishuperm.protocol.http1 import Response, parse_form
+from feishuperm.protocol.http1 import Response, parse_form, plain_response
 from feishuperm.services.approvals import Approvals, is_hidden_from
 from feishuperm.services.web_access import Links, LoginTokens
 from feishuperm.wire import RETURN_SECONDS
@@ -71,6 +64,8 @@ INBOX_PATHS = ("/", EVENTS, "/sessions", "/passes")
 SMALL = 64 << 10  # bytes of an event that may be decoded to remind of it
 HOLD_SECONDS = 3.0  # a browser waits for a request to come back; then it asks again
 LOOK_SECONDS = 0.1
+TURN_SECONDS = 0.01  # a person notices a tenth of a second
+MAX_SLOW = 50  # of 15 MB at the most, and a person opens one
 OWN_FIELDS = ("id", "sig", "digest", "confirmed")  # of a form, besides the person's
 
 # What a person is told, by the status of a request that cannot be served.
@@ -81,13 +76,49 @@ REFUSALS = {
     429: msg("Too many invalid links. Try again later."),
 }
 # How a page is sent that says what the approvals said.
-STATUSES = {
-    statuses.UNKNOWN: 404,
-    statuses.INCOMPLETE: 400,
-    statuses.REFUSED: 403,
-}
+STATUSES = {statuses.UNKNOWN: 404, statuses.INCOMPLETE: 400, statuses.REFUSED: 403}
 MAX_ARCHIVE = 64 << 20
 SAFE_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}\Z")
+
+
+class SlowReplies:
+    """Answers, and goes on with what is not finished."""
+
+    def __init__(
+        self,
+        later: Callable[[float, Callable[[], None]], object],
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._later = later
+        self._ticks = ticks
+        self._slow = 0
+
+    def run(self, exchange: Exchange, reply: Reply) -> None:
+        """Answer as soon as the steps are done: now, if they are few."""
+        if isinstance(reply, Response):
+            exchange.reply(reply)
+        elif callable(reply):
+            reply(exchange)
+        elif self._slow >= MAX_SLOW:
+            exchange.reply(plain_response(503))
+        else:
+            self._slow += 1
+            self._go_on(exchange, reply)
+
+    def _go_on(self, exchange: Exchange, steps: Slow) -> None:
+        until, wait = self._ticks() + TURN_SECONDS, 0.0
+        try:
+            while not wait and self._ticks() < until:
+                wait = next(steps)
+        except StopIteration as done:
+            self._slow -= 1
+            exchange.reply(done.value)
+        except Exception:
+            self._slow -= 1
+            exchange.reply(plain_response(500))
+            raise
+        else:
+            self._later(wait, lambda: self._go_on(exchange, steps))
 
 
 class NotYetError(Exception):

@@ -27,17 +27,16 @@ from feishuperm.handlers.pages.inbox import (
     session_list,
     ticket_page,
 )
-from feishuperm.handlers.pages.request import live_json
-from feishuperm.handlers.replies import (
+from feishuperm.handlers.pages.layout import (
     PRIVATE,
     Reply,
     Slow,
     as_json,
     in_pieces,
     page,
-    refusal,
     to_home,
 )
+from feishuperm.handlers.pages.request import live_json, refusal
 from feishuperm.messages import msg
 from feishuperm.models.ask import Ask, Outcome
 from feishuperm.models.kind import KINDS

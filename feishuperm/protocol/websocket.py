@@ -167,11 +167,7 @@ class ClientHandshake:
 class WebSocket:
     """One end of an open connection; a client masks what it sends, a server not."""
 
-    def __init__(
-        self,
-        client: bool,
-        limit: int = MAX_MESSAGE,
-    ) -> None:
+    def __init__(self, client: bool, limit: int = MAX_MESSAGE) -> None:
         self._client = client
         self.limit = limit
         self._buffer = bytearray()

@@ -40,10 +40,7 @@ ROW_LENGTH = 120  # characters of a request that does not fit
 ROW_COLUMNS = 80  # of a call that does: two lines on a phone
 SHELL = "bash"  # the language of a block
 FITTING = ("code", "path", "text", "detail")  # kinds of blocks that a row can hold
-SHORT = {
-    YES: pmsg("row", "Allow"),
-    NO: pmsg("row", "Deny"),
-}
+SHORT = {YES: pmsg("row", "Allow"), NO: pmsg("row", "Deny")}
 # What the script says by itself.
 TEXTS = {
     "inbox.live": msg("Live"),

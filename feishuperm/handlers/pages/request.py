@@ -32,6 +32,7 @@ from feishuperm.handlers.pages.layout import (
     icon,
     link_form,
     moment,
+    page,
     said,
     shown,
 )
@@ -55,6 +56,7 @@ from feishuperm.models.ask import (
 )
 from feishuperm.models.form import in_form
 from feishuperm.models.names import INVALID, NO_REQUEST, SURFACES
+from feishuperm.protocol.http1 import Response
 
 Values = Mapping[str, Sequence[str]]
 Links = Mapping[str, str]  # by the name of the action; a path and its query
@@ -635,6 +637,19 @@ def message_page(language: str, title: str, sentence: str) -> bytes:
     """A page with one sentence; `title` is a text key."""
     line = f'<p class="line">{shown(sentence)}</p>'
     return _verdict(language, text(language, title), line, "", "late", "ask")
+
+
+def message(
+    language: str, status: int, title: str, sentence: str, *headers: tuple[str, str]
+) -> Response:
+    """A page with one sentence; `title` is a text key."""
+    return page(message_page(language, title, sentence), status, *headers)
+
+
+def refusal(language: str, status: int, key: str) -> Response:
+    """A page that says why not; `key` is the sentence's."""
+    title = INVALID if key == NO_REQUEST else msg("This cannot be opened")
+    return message(language, status, title, text(language, key))
 
 
 def _verdict(
