@@ -102,7 +102,7 @@ class Server:
     """Every part of a running server, made and wired in the order it reads."""
 
     def __init__(self, settings: Settings) -> None:
-        limits = caps(raise_file_limit())
+        most_hooks, most_browsers = caps(raise_file_limit())
         unix = listen_unix(settings.permission_socket_path)
         try:
             http = listen_http(settings.http_hosts(), settings.callback_server_port)
@@ -117,7 +117,7 @@ class Server:
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
         self.inbox = InboxChannel(
-            lambda full: self.callback.inbox.event(full), self._later
+            lambda full: self.callback.event(full), self._later
         )
         self.settings = settings
         self.channels: list[Channel] = []
@@ -152,10 +152,10 @@ class Server:
         self.callback = self._make_callback(settings, tickets, clients, control)
         handler = PermissionHandler(self.approvals, notices, control, clients)
         self.hooks = HookAcceptor(
-            self.loop, unix, handler.on_frame, handler.on_close, limits.hooks
+            self.loop, unix, handler.on_frame, handler.on_close, most_hooks
         )
         self.browsers = HttpAcceptor(
-            self.loop, http, self.callback.on_request, limits.http
+            self.loop, http, self.callback.on_request, most_browsers
         )
         self._announce_start(settings, http.port)
 

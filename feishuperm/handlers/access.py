@@ -18,8 +18,8 @@ import os
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from feishuperm.lib.process_tree import (
     Owner,
@@ -58,11 +58,13 @@ WRONG_SECONDS = 60.0
 WRONG_MOST = 20  # per address and minute; a person mistypes no links
 
 
-class Refusal(NamedTuple):
-    """Why a request is not served."""
-
-    status: int
-    key: str  # the sentence
+NOT_OURS = msg("This is not feishuperm's address: use the one in CALLBACK_SERVER_URL.")
+FOREIGN = msg("This did not come from one of feishuperm's own pages; nothing was done.")
+NOT_FROM_AFAR = msg(
+    "While the links point to this machine, only programs of the user who runs the "
+    "server may open them. To open them from elsewhere, set CALLBACK_SERVER_URL to an "
+    "address that can be reached from there."
+)
 
 
 class Gate:
@@ -90,45 +92,21 @@ class Gate:
         own = own_names() if names is None else names
         self._names = frozenset(name.lower() for name in own)
 
-    def refusal(self, request: Request) -> Refusal | None:
-        """Why this request gets nothing from us; None: go on."""
+    def refusal(self, request: Request) -> tuple[int, str] | None:
+        """Why this request gets nothing: status and sentence. None: go on."""
         memo, headers = request.memo, request.headers
-        if "upgrade" in headers or ("connection" in headers and request.upgrades()):
-            return Refusal(
-                400, msg("There is nothing here but pages.")
-            )  # it does not say where it comes from
+        if request.upgrades():  # it does not say where it comes from
+            return 400, msg("There is nothing here but pages.")
         host = headers.get("host", "")
         if memo.get("host") != host:  # mostly the one its connection has named before
             if not self._is_ours(request):
-                return Refusal(
-                    421,
-                    msg(
-                        "This is not feishuperm's address: use the one in "
-                        "CALLBACK_SERVER_URL."
-                    ),
-                )
+                return 421, NOT_OURS
             memo["host"] = host
         if "origin" in headers and not self._is_own_origin(request):
-            return Refusal(
-                403,
-                msg(
-                    "This did not come from one of feishuperm's own pages; nothing "
-                    "was done."
-                ),
-            )
+            return 403, FOREIGN
         if not self._stays_here or request.path in OPEN_PATHS:
             return None
-        if not self._is_own_user(request):
-            return Refusal(
-                403,
-                msg(
-                    "While the links point to this machine, only programs of the user "
-                    "who runs the server may open them. To open them from elsewhere, "
-                    "set CALLBACK_SERVER_URL to an address that can be reached from "
-                    "there."
-                ),
-            )
-        return None
+        return None if self._is_own_user(request) else (403, NOT_FROM_AFAR)
 
     def looks_human(self, request: Request) -> bool:
         """Whether a person's tap may be behind a GET that would decide.
@@ -197,18 +175,16 @@ class Gate:
         anything is decided, if that was not done just now.
         """
         memo, now = request.memo, time.monotonic()
-        when: float = memo.get("looked", 0.0)  # type: ignore[assignment]
-        if "suspect" not in memo or (afresh and now - when > FRESH_SECONDS):
-            memo["suspect"] = self._look(request)
-            memo["looked"] = now
-        suspect: Suspect | None = memo["suspect"]  # type: ignore[assignment]
-        return suspect
-
-    def _look(self, request: Request) -> Suspect | None:
-        owner = self.owner(request)
+        if "suspect" in memo and not (afresh and now - memo["looked"] > FRESH_SECONDS):
+            known: Suspect | None = memo["suspect"]
+            return known
+        owner, suspect = self.owner(request), None
         if owner is not None:
-            return self._clients.suspect(owner)
-        return Suspect(0, "?") if is_here(request.peer) else None
+            suspect = self._clients.suspect(owner)
+        elif is_here(request.peer):
+            suspect = Suspect(0, "?")
+        memo.update(suspect=suspect, looked=now)
+        return suspect
 
     def owner(self, request: Request) -> Owner | None:
         """Who on this machine sent it; the kernel is asked once per connection."""
@@ -217,7 +193,7 @@ class Gate:
             memo["owner"] = self._owners.find(
                 (request.local, request.local_port), (request.peer, request.peer_port)
             )
-        owner: Owner | None = memo["owner"]  # type: ignore[assignment]
+        owner: Owner | None = memo["owner"]
         return owner
 
     def _is_own_user(self, request: Request) -> bool:
@@ -294,15 +270,14 @@ class WrongIds:
 
     def __init__(self) -> None:
         self._since = 0.0
-        self._counts: dict[str, int] = {}
+        self._counts: Counter[str] = Counter()
 
     def add(self, peer: str, now: float) -> None:
         if now - self._since > WRONG_SECONDS:
             self._since = now
             self._counts.clear()
-        self._counts[peer] = self._counts.get(peer, 0) + 1
+        self._counts[peer] += 1
 
     def too_many(self, peer: str, now: float) -> bool:
-        if now - self._since > WRONG_SECONDS:
-            return False
-        return self._counts.get(peer, 0) >= WRONG_MOST
+        is_over = now - self._since > WRONG_SECONDS
+        return not is_over and self._counts[peer] >= WRONG_MOST

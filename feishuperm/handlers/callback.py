@@ -12,34 +12,29 @@ import hashlib
 import pkgutil
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from feishuperm import __version__
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.errors import ProtocolError
-from feishuperm.handlers.access import OPEN_PATHS, Gate, WrongIds, is_local
+from feishuperm.handlers.access import FOREIGN, OPEN_PATHS, Gate, WrongIds, is_local
 from feishuperm.handlers.inbox import CLOSED, Form, Inbox, links_of, own_form
-from feishuperm.handlers.pages.pieces import CHANGED, Values, pending
+from feishuperm.handlers.pages.layout import Reply, Slow, as_json, in_pieces, page
 from feishuperm.handlers.pages.request import (
+    CHANGED,
     NOWHERE,
+    Values,
     Ways,
     confirm_page,
+    message,
+    pending,
     record_page,
+    refusal,
     request_page,
     result_json,
     result_page,
     undone_page,
-)
-from feishuperm.handlers.replies import (
-    Reply,
-    Slow,
-    SlowReplies,
-    as_json,
-    in_pieces,
-    message,
-    page,
-    refusal,
 )
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.process_tree import Suspect
@@ -52,7 +47,7 @@ from feishuperm.models.names import NO_REQUEST
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.protocol import http1
-from feishuperm.protocol.http1 import Response, parse_form
+from feishuperm.protocol.http1 import Response, parse_form, plain_response
 from feishuperm.services.approvals import Approvals, is_hidden_from
 from feishuperm.services.web_access import Links, LoginTokens
 from feishuperm.wire import RETURN_SECONDS
@@ -69,30 +64,68 @@ INBOX_PATHS = ("/", EVENTS, "/sessions", "/passes")
 SMALL = 64 << 10  # bytes of an event that may be decoded to remind of it
 HOLD_SECONDS = 3.0  # a browser waits for a request to come back; then it asks again
 LOOK_SECONDS = 0.1
+TURN_SECONDS = 0.01  # a person notices a tenth of a second
+MAX_SLOW = 50  # of 15 MB at the most, and a person opens one
 OWN_FIELDS = ("id", "sig", "digest", "confirmed")  # of a form, besides the person's
 
 # What a person is told, by the status of a request that cannot be served.
 REFUSALS = {
     400: NO_REQUEST,
-    403: msg("This did not come from one of feishuperm's own pages; nothing was done."),
+    403: FOREIGN,
     410: NO_REQUEST,
     429: msg("Too many invalid links. Try again later."),
 }
 # How a page is sent that says what the approvals said.
-STATUSES = {
-    statuses.UNKNOWN: 404,
-    statuses.INCOMPLETE: 400,
-    statuses.REFUSED: 403,
-}
+STATUSES = {statuses.UNKNOWN: 404, statuses.INCOMPLETE: 400, statuses.REFUSED: 403}
 MAX_ARCHIVE = 64 << 20
 SAFE_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}\Z")
+
+
+class SlowReplies:
+    """Answers, and goes on with what is not finished."""
+
+    def __init__(
+        self,
+        later: Callable[[float, Callable[[], None]], object],
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._later = later
+        self._ticks = ticks
+        self._slow = 0
+
+    def run(self, exchange: Exchange, reply: Reply) -> None:
+        """Answer as soon as the steps are done: now, if they are few."""
+        if isinstance(reply, Response):
+            exchange.reply(reply)
+        elif callable(reply):
+            reply(exchange)
+        elif self._slow >= MAX_SLOW:
+            exchange.reply(plain_response(503))
+        else:
+            self._slow += 1
+            self._go_on(exchange, reply)
+
+    def _go_on(self, exchange: Exchange, steps: Slow) -> None:
+        until, wait = self._ticks() + TURN_SECONDS, 0.0
+        try:
+            while not wait and self._ticks() < until:
+                wait = next(steps)
+        except StopIteration as done:
+            self._slow -= 1
+            exchange.reply(done.value)
+        except Exception:
+            self._slow -= 1
+            exchange.reply(plain_response(500))
+            raise
+        else:
+            self._later(wait, lambda: self._go_on(exchange, steps))
 
 
 class NotYetError(Exception):
     """A good link names a request that its hook has not brought back."""
 
 
-class Callback:
+class Callback(Inbox):
     """Answers every HTTP request."""
 
     def __init__(
@@ -109,10 +142,8 @@ class Callback:
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._approvals = approvals
-        self._gate = gate
-        self._links = links
-        self._language = settings.feishuperm_lang
+        language = settings.feishuperm_lang
+        super().__init__(approvals, gate, links, tickets, inbox, language, clock)
         self._asks_first = settings.asks_first
         surfaces = settings.surfaces()
         self._has_inbox = "inbox" in surfaces
@@ -124,48 +155,25 @@ class Callback:
         self._wrong_ids = WrongIds()
         self._slow = SlowReplies(later, ticks)
         self._started = ticks()
-        self.inbox = Inbox(
-            approvals,
-            gate,
-            links,
-            tickets,
-            inbox,
-            self._language,
-            clock,
-        )
 
     def on_request(self, request: http1.Request, exchange: Exchange) -> None:
         """Answer one request; `/events` keeps its exchange as a stream."""
-        reason = self._gate.refusal(request)
-        if reason is not None:
-            exchange.reply(refusal(self._language, *reason))
-            return
-        suspect = None if request.path in OPEN_PATHS else self._gate.suspect(request)
-        if suspect is not None:
-            exchange.reply(self._expose(request, suspect))
-            return
-        if request.path == EVENTS and request.method == "GET" and "id" in request.query:
-            self._follow(request, exchange)
-            return
-        if request.path in INBOX_PATHS and not self._has_inbox:
-            exchange.reply(
-                refusal(
-                    self._language,
-                    403,
-                    msg("FEISHUPERM_SURFACES has switched the inbox off."),
-                )
-            )
-            return
-        if request.path == EVENTS and request.method == "GET":
-            self.inbox.listen(request, exchange)
-            return
-        reply = self._respond(request)
-        if isinstance(reply, Response):
-            exchange.reply(reply)
-        else:
-            self._slow.run(exchange, reply)
+        self._slow.run(exchange, self._respond(request))
 
     def _respond(self, request: http1.Request) -> Reply:
+        reason = self._gate.refusal(request)
+        if reason is not None:
+            return refusal(self._language, *reason)
+        suspect = None if request.path in OPEN_PATHS else self._gate.suspect(request)
+        if suspect is not None:
+            return self._expose(request, suspect)
+        of_one = request.path == EVENTS and "id" in request.query
+        if request.path in INBOX_PATHS and not (of_one or self._has_inbox):
+            switched_off = msg("FEISHUPERM_SURFACES has switched the inbox off.")
+            return refusal(self._language, 403, switched_off)
+        return self._route(request)
+
+    def _route(self, request: http1.Request) -> Reply:
         routes = ROUTES.get(request.path)
         if routes is None and any(row.by_path(request.path) for row in KINDS.values()):
             routes = BUTTON
@@ -198,7 +206,10 @@ class Callback:
                 continue
             except ProtocolError as error:
                 return self._refused(error)
-            return reply if isinstance(reply, Response) else (yield from reply)
+            if isinstance(reply, Generator):
+                reply = yield from reply
+            assert isinstance(reply, Response)  # a stream waits for nobody
+            return reply
         again = (("Refresh", "2"),) if request.method == "GET" else ()
         sentence = text(
             self._language,
@@ -255,20 +266,15 @@ class Callback:
         self, asked: Request, row: Action, answer: Answer
     ) -> Receipt | None:
         """Why a page's button does not let it happen yet."""
-        if not row.edits and self._is_changed(asked, answer):
-            changed = text(self._language, CHANGED)
-            return Receipt(statuses.INCOMPLETE, error=changed)
+        if COMMAND in answer.values and not row.edits:
+            typed = "".join(answer.values[COMMAND]).replace("\r\n", "\n")
+            if typed != asked.payload().tool_input.get(COMMAND):
+                changed = text(self._language, CHANGED)
+                return Receipt(statuses.INCOMPLETE, error=changed)
         if asked.danger and not answer.confirmed:
             marked = text(self._language, "This call is marked as dangerous.")
             return Receipt(statuses.CONFIRM, error=marked)
         return None
-
-    def _is_changed(self, asked: Request, answer: Answer) -> bool:
-        """Whether a page's edit field holds another command than the one asked for."""
-        if COMMAND not in answer.values:
-            return False
-        typed = "".join(answer.values[COMMAND]).replace("\r\n", "\n")
-        return typed != asked.payload().tool_input.get(COMMAND)
 
     def _expose(self, request: http1.Request, suspect: Suspect) -> Response:
         """The session that asks must neither answer nor see the ways to answer."""
@@ -415,16 +421,17 @@ class Callback:
 
     # After the decision.
 
-    def _follow(self, request: http1.Request, exchange: Exchange) -> None:
-        """The page of one request wants to be told what becomes of it."""
+    def events(self, request: http1.Request) -> Reply:
+        """A page wants to be told what changes: in the inbox, or of one request."""
+        if "id" not in request.query:
+            return self.listen(request)
         try:
             asked = self._find(request, request.query)
         except (ProtocolError, NotYetError):
             asked = None
         if asked is None or not self._gate.is_own_script(request):
-            exchange.reply(refusal(self._language, 403, NO_REQUEST))
-            return
-        self.inbox.follow(exchange, asked)
+            return refusal(self._language, 403, NO_REQUEST)
+        return self.follow(asked)
 
     def undo(self, request: http1.Request) -> Response:
         """Undo the rules that a request wrote."""
@@ -503,13 +510,11 @@ BUTTON: dict[str, Route] = {"GET": Callback.tap, "POST": Callback.press}
 ROUTES: dict[str, dict[str, Route]] = {
     "/request": {"GET": Callback.show},
     "/hold": {"POST": Callback.hold},
-    "/": {
-        "GET": lambda callback, request: callback.inbox.home(request),
-        "POST": lambda callback, request: callback.inbox.enter(request),
-    },
+    "/": {"GET": Callback.home, "POST": Callback.enter},
+    EVENTS: {"GET": Callback.events},
     UNDO: {"POST": Callback.undo},
-    "/sessions": {"POST": lambda callback, request: callback.inbox.dismiss(request)},
-    "/passes": {"POST": lambda callback, request: callback.inbox.revoke(request)},
+    "/sessions": {"POST": Callback.sign_out},
+    "/passes": {"POST": Callback.end_passes},
     "/revoke": {"POST": Callback.revoke},
     "/status": {"GET": Callback.status},
     "/healthz": {"GET": Callback.health},

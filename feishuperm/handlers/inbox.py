@@ -27,17 +27,16 @@ from feishuperm.handlers.pages.inbox import (
     session_list,
     ticket_page,
 )
-from feishuperm.handlers.pages.request import live_json
-from feishuperm.handlers.replies import (
+from feishuperm.handlers.pages.layout import (
     PRIVATE,
     Reply,
     Slow,
     as_json,
     in_pieces,
     page,
-    refusal,
     to_home,
 )
+from feishuperm.handlers.pages.request import live_json, refusal
 from feishuperm.messages import msg
 from feishuperm.models.ask import Ask, Outcome
 from feishuperm.models.kind import KINDS
@@ -85,7 +84,7 @@ class Inbox:
         self._language = language
         self._clock = clock
         self._rows: dict[str, Row] = {}  # of pending requests, by id
-        self._sent: dict[str, str] = {}  # fragments that every open page has
+        self._known: dict[str, str] = {}  # fragments that every open page has
         self._streams: list[tuple[Stream, str]] = []  # with the id of their session
 
     # The page, and the way in.
@@ -130,7 +129,7 @@ class Inbox:
         )
         return in_pieces(made, 200, *headers)
 
-    def revoke(self, request: http1.Request) -> Response:
+    def end_passes(self, request: http1.Request) -> Response:
         """End a pass, or all of them."""
         form = own_form(self._gate, request)
         if not self._gate.may_read(request):
@@ -139,15 +138,13 @@ class Inbox:
             self._approvals.revoke_passes(id, "inbox")
         return to_home()
 
-    def dismiss(self, request: http1.Request) -> Response:
+    def sign_out(self, request: http1.Request) -> Response:
         """End a session, or all of them, and what they have open."""
         form = own_form(self._gate, request)
         if not self._gate.may_read(request):
             return refusal(self._language, *CLOSED)
-        for id in form.get("session", ()):
+        for id in (*form.get("session", ()), *(["all"] if "all" in form else ())):
             self._gate.sessions.revoke(id)
-        if "all" in form:
-            self._gate.sessions.revoke("all")
         left = {row.id for row in self._gate.sessions.all()}
         for stream, id in self._streams:
             if id not in left:
@@ -156,22 +153,30 @@ class Inbox:
 
     # The stream.
 
-    def listen(self, request: http1.Request, exchange: Exchange) -> None:
+    def listen(self, request: http1.Request) -> Reply:
         """A page wants to be told of every change."""
         gate = self._gate
         if not gate.may_read(request) or not gate.is_own_script(request):
-            exchange.reply(refusal(self._language, *CLOSED))
-            return
-        stream = exchange.stream(PRIVATE)
-        session = gate.session(request)
-        self._streams = [pair for pair in self._streams if not pair[0].closed]
-        if session is not None:
-            self._streams.append((stream, session.id))
-        self._channel.open(stream)
+            return refusal(self._language, *CLOSED)
 
-    def follow(self, exchange: Exchange, asked: Request) -> None:
+        def start(exchange: Exchange) -> None:
+            stream = exchange.stream(PRIVATE)
+            session = gate.session(request)
+            self._streams = [pair for pair in self._streams if not pair[0].closed]
+            if session is not None:
+                self._streams.append((stream, session.id))
+            self._channel.open(stream)
+
+        return start
+
+    def follow(self, asked: Request) -> Reply:
         """The page of a request gets every change of that one."""
-        self._channel.follow(exchange.stream(PRIVATE), lambda: self._of_one(asked))
+
+        def start(exchange: Exchange) -> None:
+            stream = exchange.stream(PRIVATE)
+            self._channel.follow(stream, lambda: self._of_one(asked))
+
+        return start
 
     def _of_one(self, asked: Request) -> bytes:
         if asked.waits():
@@ -190,8 +195,8 @@ class Inbox:
         now, recent = self._clock(), self._recent()
         fragments = self._parts(recent)
         fragments.update((f"row-{id}", row.html) for id, row in self._rows.items())
-        same = {n: html for n, html in fragments.items() if self._sent.get(n) == html}
-        self._sent = same if full else fragments
+        same = {n: html for n, html in fragments.items() if self._known.get(n) == html}
+        self._known = same if full else fragments
         state = {
             "now": now,
             "count": len(self._approvals.requests.waiting()),

@@ -92,11 +92,11 @@ class PermissionHandler:
         self._approvals.register(hook, payload, connection)
 
     def _notice(self, connection: HookConnection, body: bytes) -> None:
-        noticed = parse_notice(body)
-        payload = parse_payload(noticed.raw)
+        project, raw = parse_notice(body)
+        payload = parse_payload(raw)
         if payload.hook_event_name() == "SessionEnd":
             self._approvals.session_over(payload.session_id())
-        self._notices.event(payload, noticed.project)
+        self._notices.event(payload, project)
         connection.send(b"R")
 
     def _command(self, connection: HookConnection, body: bytes) -> None:

@@ -88,33 +88,32 @@ class HookRequest(NamedTuple):
     left: int = NOT_TOLD  # seconds, by the hook's own clock
 
 
-class HookNotice(NamedTuple):
-    """The body of an `N`: an event nobody waits for."""
-
-    project: str
-    raw: bytes
-
-
 def parse_request(body: bytes) -> HookRequest:
     """The parts of a `Q`. Raises ProtocolError."""
-    header, id, shown, project, raw = _split(body, 5)
-    left = _seconds_left(_ascii(header))
-    request = HookRequest(_ascii(id), _ascii(shown), os.fsdecode(project), raw, left)
-    if not REQUEST_ID.fullmatch(request.id):
+    *texts, project, raw = _split(body, 5)
+    try:
+        header, id, shown = (text.decode("ascii") for text in texts)
+    except UnicodeDecodeError:
+        raise ProtocolError("a frame that is not ASCII where it must be") from None
+    match = HEADER.fullmatch(header)
+    if match is None:
+        raise ProtocolError("a client of another version")
+    if not REQUEST_ID.fullmatch(id):
         raise ProtocolError("a malformed request id")
-    if request.shown not in SHOWN_FLAGS:
+    if shown not in SHOWN_FLAGS:
         raise ProtocolError("an unknown flag")
-    if request.shown and left == NOT_TOLD:
+    left = int(match[1] or NOT_TOLD)
+    if shown and left == NOT_TOLD:
         raise ProtocolError("a hook that comes back must say how long it waits")
-    return request
+    return HookRequest(id, shown, os.fsdecode(project), raw, left)
 
 
-def parse_notice(body: bytes) -> HookNotice:
-    """The parts of an `N`. Raises ProtocolError."""
+def parse_notice(body: bytes) -> tuple[str, bytes]:
+    """The project and the event of an `N`. Raises ProtocolError."""
     protocol, project, raw = _split(body, 3)
     if protocol != wire.PROTOCOL:
         raise ProtocolError("a client of another version")
-    return HookNotice(os.fsdecode(project), raw)
+    return os.fsdecode(project), raw
 
 
 def parse_control(body: bytes) -> dict[str, Any]:
@@ -131,18 +130,3 @@ def _split(body: bytes, count: int) -> list[bytes]:
     if len(parts) != count:
         raise ProtocolError("a frame with parts missing")
     return parts
-
-
-def _ascii(part: bytes) -> str:
-    try:
-        return part.decode("ascii")
-    except UnicodeDecodeError:
-        raise ProtocolError("a frame that is not ASCII where it must be") from None
-
-
-def _seconds_left(header: str) -> int:
-    """What the header of a `Q` says. Raises ProtocolError."""
-    match = HEADER.fullmatch(header)
-    if match is None:
-        raise ProtocolError("a client of another version")
-    return int(match[1] or NOT_TOLD)

@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from feishuperm.errors import ProtocolError
@@ -68,22 +68,18 @@ class Request:
         version: str = "1.1",
         body: bytes = b"",
         peer: str = "",
-        keep_alive: bool = True,
     ) -> None:
-        self.method = method
+        self.method, self.version = method, version
         self.path = path  # percent-decoded
         self.query = query  # of a repeated key, the first value
         self.headers = headers  # names in lower case
-        self.version = version
         self.body = body
         self.length = len(body)  # as announced, before the body has come
         self.expects = False  # a 100 before it sends the body
-        self.peer = peer
-        self.peer_port = 0
-        self.local = ""  # the address it came to
-        self.local_port = 0
-        self.memo: dict[str, object] = {}  # one for all requests of a connection
-        self.keep_alive = keep_alive
+        self.keep_alive = True
+        self.peer, self.peer_port = peer, 0
+        self.local, self.local_port = "", 0  # the address it came to
+        self.memo: dict[str, Any] = {}  # one for all requests of a connection
 
     def upgrades(self) -> bool:
         """Whether the client wants to speak another protocol, such as WebSocket."""
@@ -100,14 +96,13 @@ class Response(NamedTuple):
 
     def encode(self, keep_alive: bool = False, with_body: bool = True) -> bytes:
         """Head and body as one object, for one send. Raises ValueError."""
-        body = self.body
-        fixed = (
+        start = (
             f"HTTP/1.1 {self.status} {REASONS.get(self.status, 'Unknown')}\r\n"
-            f"Content-Length: {len(body)}\r\n"
+            f"Content-Length: {len(self.body)}\r\n"
             f"Connection: {'keep-alive' if keep_alive else 'close'}\r\n"
         )
-        head = encode_head(fixed, self.content_type, self.headers)
-        return head + body if with_body else head
+        head = start.encode() + _header_lines(self.content_type, tuple(self.headers))
+        return head + self.body if with_body else head
 
 
 def plain_response(status: int) -> Response:
@@ -115,34 +110,23 @@ def plain_response(status: int) -> Response:
     return Response(status, f"{status} {REASONS.get(status, '')}\n".encode())
 
 
-def encode_head(
-    fixed: str, content_type: str, headers: Iterable[tuple[str, str]]
-) -> bytes:
-    """A whole head that begins with `fixed`. Raises ValueError for a line break."""
-    return fixed.encode("ascii") + _header_lines(content_type, tuple(headers))
+def stream_head(headers: Iterable[tuple[str, str]]) -> bytes:
+    """The head of server-sent events: they end when the connection does."""
+    lines = _header_lines("text/event-stream; charset=utf-8", tuple(headers))
+    return b"HTTP/1.1 200 OK\r\nConnection: close\r\n" + lines
 
 
 @lru_cache(maxsize=16)  # answers of one kind have the same
 def _header_lines(content_type: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-    lines = [f"Content-Type: {content_type}"]
-    for name, value in headers:
-        lines.append(f"{name}: {value}")
+    lines = [f"{name}: {value}" for name, value in headers]
+    lines.insert(0, f"Content-Type: {content_type}")
     if not "".join(lines).isprintable():
         raise ValueError("a control character in a header")
-    lines.append("\r\n")
-    return "\r\n".join(lines).encode("ascii")
-
-
-def stream_head(content_type: str, headers: Iterable[tuple[str, str]]) -> bytes:
-    """The head of an answer that ends when the connection does. Raises ValueError."""
-    fixed = "HTTP/1.1 200 OK\r\nConnection: close\r\n"
-    return encode_head(fixed, content_type, headers)
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
 class Continue:
     """Event: the client waits for permission to send its body."""
-
-    __slots__ = ()
 
 
 class RequestReader:
@@ -156,7 +140,7 @@ class RequestReader:
         self._max_body = max_body
         self._buffer = bytearray()
         self._scanned = 0  # no end of head before this
-        self._request: Request | None = None  # the one whose body is being read
+        self._request: Request | None = None  # whose body is being read
 
     @property
     def state(self) -> str:
@@ -187,20 +171,21 @@ class RequestReader:
             request = self._request = self._read_head()
         if request is None:
             return None
-        length = request.length
-        if length:
-            if len(buffer) < length:
-                asks, request.expects = request.expects, False
-                return Continue() if asks else None
-            request.body = bytes(buffer[:length])
-            del buffer[:length]
+        if len(buffer) < request.length:
+            asks, request.expects = request.expects, False
+            return Continue() if asks else None
+        if request.length:
+            request.body = bytes(buffer[: request.length])
+            del buffer[: request.length]
         self._request = None
         return request
 
     def _read_head(self) -> Request | None:
         buffer = self._buffer
-        if buffer[0] == 0x0D:
-            self._skip_empty_lines()
+        empty = EMPTY_LINES.match(buffer)
+        if empty:  # some clients leave one behind after a form
+            del buffer[: empty.end()]
+            self._scanned = 0
         end = buffer.find(b"\r\n\r\n", self._scanned)
         if end < 0 or end > MAX_HEAD:
             self._check_incomplete(end)
@@ -208,19 +193,10 @@ class RequestReader:
         head = bytes(buffer[: end + 2])
         del buffer[: end + 4]
         self._scanned = 0
-        method, path, query, headers, version, length, keep, asks = parse_head(head)
-        if length > self._max_body:
+        request = parse_head(head)
+        if request.length > self._max_body:
             raise ProtocolError("body too large", 413)
-        request = Request(method, path, query.copy(), headers.copy(), version)
-        request.length, request.keep_alive, request.expects = length, keep, asks
         return request
-
-    def _skip_empty_lines(self) -> None:
-        """Some clients leave one behind after a form."""
-        empty = EMPTY_LINES.match(self._buffer)
-        if empty:
-            del self._buffer[: empty.end()]
-            self._scanned = 0
 
     def _check_incomplete(self, end: int) -> None:
         """Refuse at once what can no longer become a good head."""
@@ -234,21 +210,7 @@ class RequestReader:
         self._scanned = max(0, len(buffer) - 3)
 
 
-class Head(NamedTuple):
-    """What a head says, for the request that is made of it."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    headers: dict[str, str]
-    version: str
-    length: int  # of the body
-    keep_alive: bool
-    expects: bool  # a 100 before it sends the body
-
-
-@lru_cache(maxsize=8)  # a program that asks again asks to the letter
-def parse_head(data: bytes) -> Head:
+def parse_head(data: bytes) -> Request:
     """A head, its last line's end included. Raises ProtocolError."""
     match = HEAD.fullmatch(data.decode("latin-1"))
     if match is None:
@@ -258,14 +220,12 @@ def parse_head(data: bytes) -> Head:
     is_modern = version == "1"
     if not HOST.fullmatch(headers.get("host", "" if is_modern else "none")):
         raise ProtocolError("no Host header, or none that names a host")
-    path, query = parse_target(target)
-    length = body_length(headers)
+    request = Request(method, *parse_target(target), headers, f"1.{version}")
+    request.length = body_length(headers)
     wishes = options(headers)
-    keep_alive = "close" not in wishes and (is_modern or "keep-alive" in wishes)
-    expects = is_modern and headers.get("expect", "").lower() == "100-continue"
-    return Head(
-        method, path, query, headers, f"1.{version}", length, keep_alive, expects
-    )
+    request.keep_alive = "close" not in wishes and (is_modern or "keep-alive" in wishes)
+    request.expects = is_modern and headers.get("expect", "").lower() == "100-continue"
+    return request
 
 
 def parse_headers(lines: str) -> dict[str, str]:

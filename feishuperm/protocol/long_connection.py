@@ -24,19 +24,13 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from feishuperm.errors import ProtocolError
 from feishuperm.messages import msg
 from feishuperm.models.fields import decoded, text_at, value_at
-from feishuperm.protocol.feishu_frame import (
-    CONTROL,
-    DATA,
-    Frame,
-    decode_frame,
-    encode_frame,
-)
 from feishuperm.protocol.websocket import (
     NORMAL,
     Close,
@@ -56,6 +50,30 @@ MAX_PARTS = 64
 MAX_CHUNKED = 1 << 20  # bytes of a message in parts
 MAX_OPEN_MESSAGES = 32  # of which parts are missing
 HANDLED = ("event", "card")  # an app that was just set up gets `card` for the same
+CONTROL, DATA = 0, 1  # methods of a frame
+MAX_HEADERS = 64  # of a frame; the platform sends eight
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types of protobuf
+UINT64 = (1 << 64) - 1
+# The numbers of a frame's fields: their places in `Frame`.
+NUMBERS, SIGNED, HEADERS, TEXTS, PAYLOAD = (1, 2, 3, 4), (3, 4), 5, (6, 7, 9), 8
+
+
+class Frame(NamedTuple):
+    """A frame; `headers` are pairs, in their order."""
+
+    seq_id: int = 0
+    log_id: int = 0
+    service: int = 0
+    method: int = CONTROL
+    headers: tuple[tuple[str, str], ...] = ()
+    payload_encoding: str | None = None
+    payload_type: str | None = None
+    payload: bytes | None = None
+    log_id_new: str | None = None
+
+    def header(self, name: str) -> str:
+        """The first header of that name; empty if there is none."""
+        return next((value for key, value in self.headers if key == name), "")
 
 
 class Delivery(NamedTuple):
@@ -297,3 +315,106 @@ class _Chunks(NamedTuple):
 def _number(value: str) -> int:
     """A number in a header; 0 for anything else."""
     return int(value) if value.isascii() and value.isdigit() and len(value) < 9 else 0
+
+
+# Frames: one is one binary WebSocket message.  The wire is proto2: fields in any order,
+# the last of a repeated scalar counts, unknown fields are skipped, required ones are
+# written even when they are zero.
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    parts = []
+    for number, value in enumerate(frame, 1):
+        each = frame.headers if number == HEADERS else (value,)
+        parts += [_field(number, one) for one in each if one is not None]
+    return b"".join(parts)
+
+
+def _field(number: int, value: Any) -> bytes:
+    """A number, a text, bytes, or a header, which is a message of two texts."""
+    if isinstance(value, int):
+        return _varint(number << 3 | VARINT) + _varint(value & UINT64)
+    if isinstance(value, tuple):
+        value = _field(1, value[0]) + _field(2, value[1])
+    data = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | BYTES) + _varint(len(data)) + data
+
+
+def _varint(value: int) -> bytes:
+    parts = bytearray()
+    while value > 127:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def decode_frame(data: bytes) -> Frame:
+    """The frame again. Raises ProtocolError."""
+    values: dict[int, Any] = {}
+    headers: list[tuple[str, str]] = []
+    for number, value in _read_fields(data):
+        if isinstance(value, int):
+            if number in NUMBERS:
+                values[number] = _signed(value) if number in SIGNED else value
+        elif number == HEADERS:
+            pair = dict(_read_fields(value))
+            headers.append((_text(pair.get(1)), _text(pair.get(2))))
+            if len(headers) > MAX_HEADERS:
+                raise ProtocolError("a frame with too many headers")
+        elif number in (*TEXTS, PAYLOAD):
+            values[number] = value if number == PAYLOAD else _text(value)
+    named = {Frame._fields[number - 1]: value for number, value in values.items()}
+    return Frame(headers=tuple(headers), **named)
+
+
+def _read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of every field, one after the other."""
+    at = 0
+    while at < len(data):
+        tag, at = _read_varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if not 0 < number < 1 << 29:
+            raise ProtocolError("a frame with an impossible field")
+        if wire == VARINT:
+            value, at = _read_varint(data, at)
+            yield number, value
+            continue
+        if wire == BYTES:
+            size, at = _read_varint(data, at)
+        elif wire in (FIXED32, FIXED64):
+            size = 4 if wire == FIXED32 else 8
+        else:
+            raise ProtocolError("a frame with an unknown wire type")
+        if size > len(data) - at:
+            raise ProtocolError("a frame that ends too early")
+        if wire == BYTES:
+            yield number, data[at : at + size]
+        at += size
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            raise ProtocolError("a frame that ends too early")
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value & UINT64, at
+    raise ProtocolError("a number that is too long")
+
+
+def _signed(value: int) -> int:
+    """An int32 as proto2 reads it: the low 32 bits."""
+    low = value & 0xFFFFFFFF
+    return low - (1 << 32) if low >> 31 else low
+
+
+def _text(value: object) -> str:
+    try:
+        return value.decode() if isinstance(value, bytes) else ""
+    except UnicodeDecodeError:
+        raise ProtocolError("a frame whose text is not UTF-8") from None

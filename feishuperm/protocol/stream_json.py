@@ -65,17 +65,15 @@ class StreamJson:
 
     def next_event(self) -> Event | None:
         """The next event, or None until more data came; other lines are skipped."""
-        while True:
-            end = self.buffer.find(b"\n", self.searched)
-            if end < 0:
-                self.searched = len(self.buffer)
-                return None
+        while (end := self.buffer.find(b"\n", self.searched)) >= 0:
             line = bytes(self.buffer[:end])
             del self.buffer[: end + 1]
             self.searched = 0
             event = _event(line)
             if event is not None:
                 return event
+        self.searched = len(self.buffer)
+        return None
 
     def request(self, subtype: str, **fields: Any) -> tuple[str, bytes]:
         """One of our requests: its id, which the answer will carry, and the line."""
@@ -107,31 +105,19 @@ def _line(type: str, **parts: Any) -> bytes:
 def _event(line: bytes) -> Event | None:
     """The event on a line; None for a line that is none (a tool's own print)."""
     body = decoded(line)
-    if not isinstance(body, dict) or not isinstance(body.get("type"), str):
+    type = body.get("type") if isinstance(body, dict) else None
+    if not isinstance(type, str):
         return None
-    if body["type"] == "control_request":
-        return _control_request(body)
-    if body["type"] == "control_cancel_request":
+    if type == "control_cancel_request":
         return ControlCancel(str(body.get("request_id", "")))
-    if body["type"] == "control_response":
-        return _control_response(body)
-    return Message(body["type"], body)
-
-
-def _control_request(body: dict[str, Any]) -> Event | None:
-    request = body.get("request")
-    if not isinstance(request, dict):
+    if type not in ("control_request", "control_response"):
+        return Message(type, body)
+    inner = body.get(type.removeprefix("control_"))
+    if not isinstance(inner, dict):
         return None
-    id = str(body.get("request_id", ""))
-    return ControlRequest(id, str(request.get("subtype", "")), request)
-
-
-def _control_response(body: dict[str, Any]) -> Event | None:
-    response = body.get("response")
-    if not isinstance(response, dict):
-        return None
-    error = ""
-    if response.get("subtype") == "error":
-        error = str(response.get("error") or "unknown error")
-    id = str(response.get("request_id", ""))
-    return ControlResponse(id, error, part_at(response, "response"))
+    subtype = str(inner.get("subtype", ""))
+    if type == "control_request":
+        return ControlRequest(str(body.get("request_id", "")), subtype, inner)
+    error = str(inner.get("error") or "unknown error") if subtype == "error" else ""
+    id = str(inner.get("request_id", ""))
+    return ControlResponse(id, error, part_at(inner, "response"))

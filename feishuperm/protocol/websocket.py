@@ -24,7 +24,7 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import ProtocolError
@@ -110,18 +110,10 @@ def is_key(key: str) -> bool:
 class ClientHandshake:
     """The opening of a connection, from the client's side."""
 
-    def __init__(
-        self,
-        host: str,
-        target: str,
-        headers: Iterable[tuple[str, str]] = (),
-        protocols: tuple[str, ...] = (),
-        random: Callable[[int], bytes] = os.urandom,
-    ) -> None:
-        self._key = base64.b64encode(random(16)).decode()
+    def __init__(self, host: str, target: str, protocols: tuple[str, ...] = ()) -> None:
+        self._key = base64.b64encode(os.urandom(16)).decode()
         self._protocols = protocols
         self._buffer = bytearray()
-        self.protocol = ""  # the one the server chose
         lines = [
             f"GET {target} HTTP/1.1",
             f"Host: {host}",
@@ -129,12 +121,11 @@ class ClientHandshake:
             "Connection: Upgrade",
             f"Sec-WebSocket-Key: {self._key}",
             "Sec-WebSocket-Version: 13",
-            *(f"{name}: {value}" for name, value in headers),
         ]
         if protocols:
             lines.append(f"Sec-WebSocket-Protocol: {', '.join(protocols)}")
-        if any(character in line for line in lines for character in "\r\n\0"):
-            raise ValueError("a line break in a header")
+        if not "".join(lines).isprintable():
+            raise ValueError("a control character in a header")
         self.request = "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def receive_data(self, data: bytes) -> bytes | None:
@@ -148,11 +139,14 @@ class ClientHandshake:
             raise ProtocolError("the answer to the handshake is too long")
         if end < 0:
             return None
-        self._check(bytes(self._buffer[: end + 2]))
+        self._check(self._buffer[: end + 2].decode("latin-1"))
         return bytes(self._buffer[end + 4 :])
 
-    def _check(self, head: bytes) -> None:
-        status, headers = parse_head(head)
+    def _check(self, head: str) -> None:
+        match = HEAD.fullmatch(head)
+        if match is None:
+            raise ProtocolError("the server does not speak HTTP")
+        status, headers = int(match[1]), parse_headers(match[2])
         if status != 101:
             raise HandshakeRefused(status, headers)
         upgrade = headers.get("upgrade", "").lower()
@@ -163,20 +157,8 @@ class ClientHandshake:
             raise ProtocolError("the server does not speak WebSocket")
         if headers.get("sec-websocket-extensions"):
             raise ProtocolError("the server wants an extension nobody offered")
-        self.protocol = headers.get("sec-websocket-protocol", "")
-        if self.protocol and self.protocol not in self._protocols:
+        if headers.get("sec-websocket-protocol", "") not in ("", *self._protocols):
             raise ProtocolError("the server chose a protocol nobody offered")
-
-
-def parse_head(head: bytes) -> tuple[int, Mapping[str, str]]:
-    """Status and headers of an HTTP answer, whose last line end is included.
-
-    Raises ProtocolError.
-    """
-    match = HEAD.fullmatch(head.decode("latin-1"))
-    if match is None:
-        raise ProtocolError("the server does not speak HTTP")
-    return int(match[1]), parse_headers(match[2])
 
 
 # Frames.
@@ -185,20 +167,13 @@ def parse_head(head: bytes) -> tuple[int, Mapping[str, str]]:
 class WebSocket:
     """One end of an open connection; a client masks what it sends, a server not."""
 
-    def __init__(
-        self,
-        client: bool,
-        limit: int = MAX_MESSAGE,
-        random: Callable[[int], bytes] = os.urandom,
-    ) -> None:
+    def __init__(self, client: bool, limit: int = MAX_MESSAGE) -> None:
         self._client = client
         self.limit = limit
-        self._random = random
         self._buffer = bytearray()
         self._parts: list[bytes] = []  # of a message in fragments
-        self._size = 0
-        self._text = False
-        self._fragmented = False
+        self._size = 0  # of these parts
+        self._text = self._fragmented = False
         self._sent_close = False
         self._closed = False
 
@@ -221,10 +196,7 @@ class WebSocket:
 
     def next_event(self) -> Event | None:
         """The next event, or None: more is needed. Raises WebSocketError."""
-        while not self._closed:
-            frame = self._next_frame()
-            if frame is None:
-                return None
+        while not self._closed and (frame := self._next_frame()):
             event = self._event(*frame)
             if event is not None:
                 return event
@@ -273,10 +245,8 @@ class WebSocket:
             raise WebSocketError("fragments out of order")
 
     def _event(self, opcode: int, final: bool, payload: bytes) -> Event | None:
-        if opcode == PING:
-            return Ping(payload)
-        if opcode == PONG:
-            return Pong(payload)
+        if opcode in (PING, PONG):
+            return Ping(payload) if opcode == PING else Pong(payload)
         if opcode == CLOSE:
             return self._receive_close(payload)
         if opcode != CONTINUATION:
@@ -286,9 +256,8 @@ class WebSocket:
         self._fragmented = not final
         if len(self._parts) > MAX_FRAGMENTS:
             raise WebSocketError("a message in too many fragments", TOO_BIG)
-        return self._whole() if final else None
-
-    def _whole(self) -> Message:
+        if not final:
+            return None
         data = b"".join(self._parts)
         self._parts.clear()
         self._size = 0
@@ -313,11 +282,10 @@ class WebSocket:
         return self._frame(TEXT if text else BINARY, data) if self.is_open else b""
 
     def send_ping(self, data: bytes = b"") -> bytes:
-        return self._frame(PING, data[:MAX_CONTROL]) if self.is_open else b""
+        return self._frame(PING, data) if self.is_open else b""
 
     def send_pong(self, data: bytes) -> bytes:
-        """The answer to a ping."""
-        return self._frame(PONG, data[:MAX_CONTROL]) if self.is_open else b""
+        return self._frame(PONG, data) if self.is_open else b""
 
     def send_close(self, code: int = NORMAL, reason: str = "") -> bytes:
         """The first close frame; empty after that. NO_CODE sends none."""
@@ -332,15 +300,13 @@ class WebSocket:
     def _frame(self, opcode: int, payload: bytes) -> bytes:
         size = len(payload)
         masked = 128 if self._client else 0
-        if size < 126:
-            head = bytes((128 | opcode, masked | size))
-        elif size < 1 << 16:
-            head = bytes((128 | opcode, masked | 126)) + size.to_bytes(2, "big")
-        else:
-            head = bytes((128 | opcode, masked | 127)) + size.to_bytes(8, "big")
+        width = 0 if size < 126 else 2 if size < 1 << 16 else 8
+        short = {0: size, 2: 126, 8: 127}[width]
+        head = bytes((128 | opcode, masked | short))
+        head += size.to_bytes(width, "big") if width else b""
         if not self._client:
             return head + payload
-        key = self._random(4)
+        key = os.urandom(4)
         return head + key + mask(payload, key)
 
 
@@ -369,10 +335,8 @@ class Conversation:
         """The next message, or None: more is needed, it is over, or `is_behind`."""
         self.is_behind = False
         for _ in range(FRAMES):
-            if self.trouble:
-                return None
             try:
-                event = self._socket.next_event()
+                event = None if self.trouble else self._socket.next_event()
                 if event is None:
                     return None
                 message = self._take(event)

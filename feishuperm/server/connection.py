@@ -6,22 +6,21 @@ callables called.  A peer that does not read is dropped at a bound, one that doe
 write at a deadline, which the acceptor's sweep looks at (`server.listen`).  However
 much a peer sends at once, a turn of the loop takes `PER_TURN` messages of it.
 
-A hook connection has one state: open, until `closed()`.  An HTTP connection has a mode,
-and while it waits for the peer also a phase, whose row in `SECONDS` is its deadline:
+A hook connection has one state: open, until `closed()`.  An HTTP connection is in one
+of these phases, whose row in `SECONDS` is its deadline:
 
-    mode       phase               what happens                       leads to
-    reading    idle, head, body    the next request comes in          answering
-               send                the last answer is leaving         reading, closed
-    answering  answer              a handler has the request          reading, streaming
-                                   (an upgrade takes the socket away) closed
-    streaming  (stream)            events go out until either ends    closed
-    lingering  linger              refused: read and forget, so that  closed
-                                   the peer can read why
-    closed                         `sock` is None; the end
+    idle, head, body   the next request comes in               answer
+    send               the last answer is leaving              idle, head, closed
+    answer             a handler has the request               send, stream
+                       (an upgrade takes the socket away)      closed
+    stream             events go out until either ends         closed
+    linger             refused: read and forget, so that the   closed
+                       peer can read why
+    closed             `sock` is None; the end
 
-From every mode an error of the peer leads to lingering or closed, and the peer's own
-end to closed, once an answer under way has left.  Requests are answered in order: the
-next one is looked at in `reading` only, with nothing left to send.
+From every phase an error of the peer leads to linger or closed, and the peer's own end
+to closed, once an answer under way has left.  Requests are answered in order: the next
+one is looked at in the first four phases only, with nothing left to send.
 """
 
 from __future__ import annotations
@@ -74,12 +73,7 @@ SECONDS = {
 }
 PIPELINED = 65536  # bytes of further requests read while one is being answered
 
-# The modes of an HTTP connection; the table at the top says what they mean.
-READING = "reading"
-ANSWERING = "answering"
-STREAMING = "streaming"
-LINGERING = "lingering"
-CLOSED = "closed"
+READING = ("idle", "head", "body", "send")  # phases in which the next request may come
 
 STREAM_BACKLOG = 256 << 10  # unread bytes after which a page had better reload
 STREAM_SECONDS = 30.0  # without progress on a stream: the phone is gone
@@ -384,14 +378,9 @@ class Exchange:
         data = response.encode(request.keep_alive, request.method != "HEAD")
         self.take().answer(data, request.keep_alive)
 
-    def stream(
-        self,
-        headers: Iterable[tuple[str, str]] = (),
-        content_type: str = "text/event-stream; charset=utf-8",
-    ) -> Stream:
-        """Send the head and keep the connection for what follows. Raises ValueError."""
-        head = stream_head(content_type, headers)
-        stream = self.take().start_stream(head)
+    def stream(self, headers: Iterable[tuple[str, str]] = ()) -> Stream:
+        """Send the head of server-sent events, which follow. Raises ValueError."""
+        stream = self.take().start_stream(stream_head(headers))
         if self.request.method == "HEAD":
             stream.close()
         return stream
@@ -453,8 +442,8 @@ class HttpConnection(Connection):
     """
 
     __slots__ = (
-        "_busy", "_ended", "_exchange", "_local", "_mode", "_on_close", "_on_request",
-        "_phase", "_reader", "_stream", "memo", "peer",
+        "_busy", "_ended", "_exchange", "_local", "_on_close", "_on_request", "_phase",
+        "_reader", "_stream", "memo", "peer",
     )  # fmt: skip
 
     def __init__(
@@ -469,9 +458,8 @@ class HttpConnection(Connection):
         self._on_close = on_close
         self.peer = address_of(sock.getpeername)
         self._local = address_of(sock.getsockname)
-        self.memo: dict[str, object] = {}  # the owner's, about this peer
+        self.memo: dict[str, Any] = {}  # the owner's, about this peer
         self._reader = RequestReader(max_body)
-        self._mode = READING
         self._exchange: Exchange | None = None  # the last one handed out
         self._stream: Stream | None = None
         self._busy = False  # inside `_serve`, which must not call itself
@@ -482,12 +470,12 @@ class HttpConnection(Connection):
     @property
     def waits_since(self) -> float:
         """Since when the peer has kept us waiting; NEVER while it waits for us."""
-        if self._mode in (READING, LINGERING) and self._phase:
+        if self._phase in (*READING, "linger"):
             return self.deadline - SECONDS[self._phase]
         return NEVER
 
     def received(self, data: bytes) -> None:
-        if self._mode in (READING, ANSWERING):
+        if self._phase in (*READING, "answer"):
             self._reader.receive_data(data)
             self.go_on()
 
@@ -502,8 +490,8 @@ class HttpConnection(Connection):
 
     def ended(self) -> None:
         """The peer may have closed only its half: answers under way still go out."""
-        under_way = self._mode == ANSWERING or self._more or self._out is not None
-        if self._mode == STREAMING or not under_way:
+        under_way = self._phase == "answer" or self._more or self._out is not None
+        if self._phase == "stream" or not under_way:
             self.abort()
         else:
             self._ended = True
@@ -511,7 +499,7 @@ class HttpConnection(Connection):
 
     def fail(self) -> None:
         """A handler raised: say so if nothing has been said yet."""
-        if self._mode == ANSWERING:
+        if self._phase == "answer":
             self.refuse(500)
         else:
             self.abort()
@@ -521,9 +509,8 @@ class HttpConnection(Connection):
 
         Closing with unread input would reset the connection and may destroy the answer.
         """
-        if self._mode == ANSWERING and self._exchange is not None:
+        if self._phase == "answer" and self._exchange is not None:
             self._exchange.take()
-        self._mode = LINGERING
         self._expect("linger")
         self.write(plain_response(status).encode())
         if self._out is None:
@@ -533,8 +520,7 @@ class HttpConnection(Connection):
         """Send an encoded response; used by `Exchange`."""
         if self.sock is None:
             return
-        self._mode = READING
-        self._phase = ""
+        self._expect("send")
         self.write(data)
         if not keep_alive:
             self.close()
@@ -546,9 +532,8 @@ class HttpConnection(Connection):
         stream = Stream(self)
         if self.sock is not None:
             keep_alive_probe(self.sock)
-            self._mode = STREAMING
+            self._phase, self.deadline = "stream", NEVER
             self._stream = stream
-            self.deadline = NEVER
             self.stream_data(head)
         return stream
 
@@ -571,19 +556,24 @@ class HttpConnection(Connection):
             self.deadline = self.loop.now() + STREAM_SECONDS
 
     def progressed(self) -> None:
-        if self._mode == STREAMING:
+        if self._phase == "stream":
             self.deadline = self.loop.now() + STREAM_SECONDS if self._out else NEVER
-        elif self._mode == READING:
+        elif self._phase in READING:
             self._expect("send")
 
     def flushed(self) -> None:
-        if self._mode == READING:
+        if self._phase in READING:
             self.go_on()
-        elif self._mode == LINGERING:
-            self._end_sending()
+        elif self._phase == "linger" and self.sock is not None:
+            try:  # everything is said; the peer, who may still be sending, has to close
+                self.sock.shutdown(socket.SHUT_WR)
+            except OSError:
+                self.abort()
+            if self._ended:
+                self.abort()
 
     def closed(self) -> None:
-        self._mode = CLOSED
+        self._phase = "closed"
         if self._on_close is not None:
             self._on_close(self)
         if self._stream is not None and self._stream.on_close is not None:
@@ -596,7 +586,7 @@ class HttpConnection(Connection):
         try:
             for _ in range(PER_TURN):
                 event = None
-                if self._mode != READING or self._out is not None:
+                if self._phase not in READING or self._out is not None:
                     break
                 event = self._reader.next_event()
                 if event is None:
@@ -605,7 +595,7 @@ class HttpConnection(Connection):
             else:
                 self.leave_rest()
         except ProtocolError as error:
-            if event is not None and self._mode != ANSWERING:
+            if event is not None and self._phase != "answer":
                 raise  # a handler's, and it has answered
             self.refuse(error.status)
         finally:
@@ -619,7 +609,7 @@ class HttpConnection(Connection):
         event.peer, event.peer_port = self.peer
         event.local, event.local_port = self._local
         event.memo = self.memo
-        self._mode = ANSWERING
+        self._expect("answer")
         self._exchange = exchange = Exchange(self, event)
         self._on_request(event, exchange)
 
@@ -630,14 +620,13 @@ class HttpConnection(Connection):
 
     def _wait(self) -> None:
         """Set what comes next, and by when: an answer, its departure, more input."""
-        if self._mode == READING:
+        phase = self._phase
+        if phase in READING:
             phase = self._reader.state if self._out is None else "send"
-        elif self._mode == ANSWERING:
-            phase = "answer"
-        else:
+            if phase != self._phase:
+                self._expect(phase)
+        elif phase != "answer":
             return
-        if phase != self._phase:
-            self._expect(phase)
         if phase in ("answer", "send") or self._more:
             if self._reader.buffered > PIPELINED:
                 self._want(self._mask & ~READ)
@@ -645,17 +634,6 @@ class HttpConnection(Connection):
             self.abort()
         elif self._mask != READ:
             self._want(READ)
-
-    def _end_sending(self) -> None:
-        """Everything is said; wait for the peer to close, who may still be sending."""
-        if self.sock is None:
-            return
-        try:
-            self.sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            self.abort()
-        if self._ended:
-            self.abort()
 
 
 def address_of(ask: Callable[[], object]) -> tuple[str, int]:

@@ -110,23 +110,17 @@ def _lock(path: str) -> int:
         raise ListenError(
             msg("cannot write {}: {}", name, message_of(error)), OTHER_PATH
         ) from None
-    owner = os.fstat(fd).st_uid
-    if owner == os.geteuid() and _take_lock(fd, name):
-        return fd
-    os.close(fd)
-    if owner != os.geteuid():
-        raise ListenError(msg("{} belongs to another user", name), OTHER_PATH)
-    raise _already_running(path)
-
-
-def _take_lock(fd: int, name: str) -> bool:
-    """Whether the lock is ours, and its file not removed by its last owner."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
     held = os.fstat(fd)
-    return (held.st_dev, held.st_ino) == _identity(name)
+    is_own = held.st_uid == os.geteuid()
+    if is_own:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (held.st_dev, held.st_ino) == _identity(name):
+                return fd  # not removed by its last owner meanwhile
+        except OSError:
+            pass  # another server has it
+    os.close(fd)
+    raise _already_running(path) if is_own else _not_own(name)
 
 
 def _clear(path: str) -> None:
@@ -138,17 +132,12 @@ def _clear(path: str) -> None:
     if not stat.S_ISSOCK(there.st_mode):
         raise ListenError(msg("{} exists and is not a socket", path), OTHER_PATH)
     if there.st_uid != os.geteuid():
-        raise ListenError(msg("{} belongs to another user", path), OTHER_PATH)
-    if _is_alive(path):
-        raise _already_running(path)
-    os.unlink(path)
-
-
-def _is_alive(path: str) -> bool:
-    """Whether somebody listens; a full backlog is a sign of life too."""
+        raise _not_own(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
-        return probe.connect_ex(path) != errno.ECONNREFUSED
+        if probe.connect_ex(path) != errno.ECONNREFUSED:  # a full backlog is life too
+            raise _already_running(path)
+    os.unlink(path)
 
 
 def _bind_unix(path: str) -> socket.socket:
@@ -168,6 +157,10 @@ def _bind_unix(path: str) -> socket.socket:
     finally:
         os.umask(old)
     return sock
+
+
+def _not_own(path: str) -> ListenError:
+    return ListenError(msg("{} belongs to another user", path), OTHER_PATH)
 
 
 def _already_running(path: str) -> ListenError:
@@ -190,72 +183,55 @@ def listen_http(hosts: Sequence[str], port: int) -> Listener:
     The first host must be an address of this machine; of the others, those of a family
     that the machine does not have are left out.
     """
-    for attempt in range(PORT_TRIES):
+    tries = 1 if port else PORT_TRIES  # port 0: the next one may be free
+    while True:
+        tries -= 1
+        taken = port
+        socks: list[socket.socket] = []
         try:
-            return Listener(_bind_all(hosts, port))
-        except _PortTaken as taken:
-            if port or attempt + 1 == PORT_TRIES:
-                raise ListenError(str(taken), taken.hint) from None
-    raise AssertionError  # the last attempt has returned or raised
+            for host in hosts:
+                try:
+                    socks.append(_bind_http(host, taken))
+                except OSError as error:
+                    if not socks or error.errno not in NO_SUCH_FAMILY:
+                        raise
+                taken = socks[0].getsockname()[1]
+            return Listener(socks)
+        except (OSError, UnicodeError) as error:
+            for sock in socks:
+                sock.close()
+            number = getattr(error, "errno", None)
+            if number != errno.EADDRINUSE or not tries:
+                raise _http_error(error, number, host, taken) from None
 
 
-class _PortTaken(ListenError):
-    """Another program has the port: with port 0, the next one may be free."""
-
-
-def _bind_all(hosts: Sequence[str], port: int) -> list[socket.socket]:
-    socks: list[socket.socket] = []
+def _bind_http(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises OSError, and UnicodeError for a name that is none."""
+    place = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(place[0], socket.SOCK_STREAM)
     try:
-        for host in hosts:
-            sock = _bind_http(host, port, optional=bool(socks))
-            if sock is not None:
-                socks.append(sock)
-                port = sock.getsockname()[1]
-    except ListenError:
-        for sock in socks:
-            sock.close()
-        raise
-    return socks
-
-
-def _bind_http(host: str, port: int, optional: bool) -> socket.socket | None:
-    family, address = _resolve(host, port)
-    sock = None
-    try:
-        sock = socket.socket(family, socket.SOCK_STREAM)
         # Past the remains of old connections, not past another listener: Linux lets
         # nobody share a port that is listened on without SO_REUSEPORT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Accepted sockets inherit it; a stream's small writes must not wait.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if family == socket.AF_INET6:  # IPv4 has a socket of its own
+        if place[0] == socket.AF_INET6:  # IPv4 has a socket of its own
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(address)
+        sock.bind(place[4])
         sock.listen(BACKLOG)
-    except OSError as error:
-        if sock is not None:
-            sock.close()
-        if optional and error.errno in NO_SUCH_FAMILY:
-            return None
-        raise _http_error(error, host, port) from None
+    except OSError:
+        sock.close()
+        raise
     return sock
 
 
-def _resolve(host: str, port: int) -> tuple[int, tuple[object, ...]]:
-    try:
-        places = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-    except (OSError, UnicodeError):
-        raise ListenError(
-            msg("CALLBACK_SERVER_HOST: {!r} is not an address of this machine", host)
-        ) from None
-    return places[0][0], places[0][4]
-
-
-def _http_error(error: OSError, host: str, port: int) -> ListenError:
-    if error.errno == errno.EADDRINUSE:
-        return _PortTaken(
+def _http_error(
+    error: Exception, number: int | None, host: str, port: int
+) -> ListenError:
+    if number == errno.EADDRINUSE:
+        return ListenError(
             msg(
                 "port {} on {} is taken by another program (CALLBACK_SERVER_PORT)",
                 port,
@@ -266,7 +242,7 @@ def _http_error(error: OSError, host: str, port: int) -> ListenError:
                 "CALLBACK_SERVER_URL with it"
             ),
         )
-    if error.errno == errno.EACCES:
+    if number == errno.EACCES:
         return ListenError(
             msg(
                 "port {} needs a privilege this user does not have "
@@ -275,7 +251,9 @@ def _http_error(error: OSError, host: str, port: int) -> ListenError:
             ),
             msg("set CALLBACK_SERVER_PORT to 1024 or more"),
         )
-    if error.errno == errno.EADDRNOTAVAIL:
+    if number == errno.EADDRNOTAVAIL or isinstance(
+        error, (socket.gaierror, UnicodeError)
+    ):
         return ListenError(
             msg("CALLBACK_SERVER_HOST: {!r} is not an address of this machine", host)
         )
@@ -310,22 +288,18 @@ class ListenSocket(Handler):
             self._acceptor.let_in(sock, address)
 
     def fail(self) -> None:
-        """One client's trouble is no reason to turn all others away, nor to spin."""
-        self.pause()
+        """Accept nothing for a moment; the kernel keeps them in its queue.
 
-    def pause(self) -> None:
-        """Accept nothing for a moment; the kernel keeps them in its queue."""
-        self._loop.watch(self.sock.fileno(), 0, self)
-        self._loop.call_at(self._loop.now() + PAUSE_SECONDS, self._resume)
+        One client's trouble is no reason to turn all others away, nor to spin.
+        """
+        self.watch(0)
+        later = self._loop.now() + PAUSE_SECONDS
+        self._loop.call_at(later, lambda: self.watch(READ))
 
-    def _resume(self) -> None:
+    def watch(self, mask: int) -> None:
+        """Accept, or with 0 do not; the listener closes the socket."""
         if self.sock.fileno() >= 0:
-            self._loop.watch(self.sock.fileno(), READ, self)
-
-    def close(self) -> None:
-        """Watch it no more; the listener closes the socket."""
-        if self.sock.fileno() >= 0:
-            self._loop.watch(self.sock.fileno(), 0, self)
+            self._loop.watch(self.sock.fileno(), mask, self)
 
 
 class Acceptor:
@@ -337,17 +311,16 @@ class Acceptor:
         self._limit = limit
         self._sweeping = False
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._listener = listener
-        self._listen()
+        self._listen(listener)
 
-    def _listen(self) -> None:
-        socks = self._listener.socks
-        self._sockets = [ListenSocket(self._loop, sock, self) for sock in socks]
+    def _listen(self, listener: Listener) -> None:
+        self._listener = listener
+        self._sockets = [ListenSocket(self._loop, one, self) for one in listener.socks]
 
     def close(self) -> None:
         """Let nobody in any more; those who are in stay."""
         for listening in self._sockets:
-            listening.close()
+            listening.watch(0)
         self._listener.close()
         if self._reserve >= 0:
             os.close(self._reserve)
@@ -362,8 +335,12 @@ class Acceptor:
         """A connection for an accepted socket."""
         raise NotImplementedError
 
+    def busy(self) -> bytes:
+        """What says "busy" in the client's own protocol."""
+        raise NotImplementedError
+
     def refuse(self, sock: socket.socket) -> None:
-        """Say "busy" in the client's own protocol, and close."""
+        """Say "busy", and close."""
         say_and_close(sock, self.busy())
 
     def welcome(self, sock: socket.socket) -> bool:
@@ -386,7 +363,6 @@ class Acceptor:
     def _keep(self, connection: Connection) -> None:
         self.connections[connection] = None
         if not self._sweeping:
-            self._sweeping = True
             self._sweep_later()
 
     def refuse_one(self, listening: ListenSocket) -> None:
@@ -404,19 +380,15 @@ class Acceptor:
         try:
             self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            listening.pause()
-
-    def busy(self) -> bytes:
-        """The bytes that say "busy"."""
-        raise NotImplementedError
+            listening.fail()
 
     def _sweep_later(self) -> None:
-        self._loop.call_at(self._loop.now() + SWEEP_SECONDS, self._sweep)
-
-    def _sweep(self) -> None:
         self._sweeping = bool(self.connections)
         if self._sweeping:
-            self._sweep_later()
+            self._loop.call_at(self._loop.now() + SWEEP_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweep_later()
         now = self._loop.now()
         for connection in [c for c in self.connections if c.deadline <= now]:
             connection.abort()
@@ -468,10 +440,9 @@ class HookAcceptor(Acceptor):
         for listening in self._sockets:
             for _ in range(BACKLOG // ACCEPTS_PER_TICK):
                 listening.handle(READ)  # who had connected before the file was gone
-            listening.close()
+            listening.watch(0)
         self._listener.close()
-        self._listener = listener
-        self._listen()
+        self._listen(listener)
         report(f"{path} was deleted or replaced; it is bound again")
 
     def connect(self, sock: socket.socket) -> Connection:

@@ -23,9 +23,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from feishuperm.errors import FeishupermError
-from feishuperm.messages import msg
-
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 MACOS_FILE_LIMIT = 10240  # OPEN_MAX: there "unlimited" is refused, this is not
@@ -79,11 +76,10 @@ class Loop:
         self,
         on_error: Callable[[Exception], object],
         clock: Callable[[], float] = time.monotonic,
-        selector: selectors.BaseSelector | None = None,
     ) -> None:
         self.now = clock
         self.report = on_error  # an unexpected exception, to the writer of the log
-        self._selector = checked_selector(selector or selectors.DefaultSelector())
+        self._selector = selectors.DefaultSelector()
         self._handlers: dict[int, Handler] = {}
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()  # equal moments: first set, first called
@@ -128,10 +124,8 @@ class Loop:
         self._posted.append(fn)
         try:
             self._alarm.send(b"\0")
-        except BlockingIOError:
-            pass  # a full pipe wakes as well as one more byte
         except OSError:
-            pass  # a worker that finishes after close()
+            pass  # a full pipe wakes as well; a worker may finish after close()
 
     def on_signal(self, signum: int, fn: Callable[[], object]) -> None:
         """Call `fn` on the loop when the signal comes. From the main thread only."""
@@ -165,17 +159,13 @@ class Loop:
         # the sockets.
         if self._posted:
             self._run_posted()
-        self._add_ready(events)
-        self._handle_ready()
-        self._run_timers()
-        self.longest = max(self.longest, self.now() - began)
-
-    def _add_ready(self, events: list[tuple[selectors.SelectorKey, int]]) -> None:
-        """Put what is ready behind what the last turn left, each descriptor once."""
-        if self._ready:
+        if self._ready:  # each descriptor once, behind what the last turn left
             left = {fd for fd, _, _ in self._ready}
             events = [row for row in events if row[0].fd not in left]
         self._ready.extend([(key.fd, key.data, mask) for key, mask in events])
+        self._handle_ready()
+        self._run_timers()
+        self.longest = max(self.longest, self.now() - began)
 
     def _handle_ready(self) -> None:
         now, ready, handlers = self.now, self._ready, self._handlers
@@ -266,29 +256,6 @@ class _Drain(Handler):
         """Nothing to close: without it the loop would be deaf."""
 
 
-def checked_selector(selector: selectors.BaseSelector) -> selectors.BaseSelector:
-    """The selector, unless its cost grows with every waiting hook."""
-    name = type(selector).__name__
-    if name in ("SelectSelector", "PollSelector"):
-        selector.close()
-        raise FeishupermError(
-            msg(
-                "this Python on {} has neither epoll nor kqueue, and {} cannot carry "
-                "thousands of waiting hooks",
-                sys.platform,
-                name,
-            )
-        )
-    return selector
-
-
-class Caps(NamedTuple):
-    """How many connections of each kind fit under the file limit."""
-
-    hooks: int
-    http: int
-
-
 def raise_file_limit() -> int:
     """Raise the soft limit of open files to the hard one; returns what is in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -307,11 +274,11 @@ def _files(limit: int) -> int:
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
-def caps(file_limit: int) -> Caps:
-    """Share the files out: browsers a few, hooks the rest."""
+def caps(file_limit: int) -> tuple[int, int]:
+    """How many hooks and browsers fit under the file limit: of browsers a few."""
     usable = max(2, min(file_limit, 1 << 17) - SPARE_FILES)
     http = max(1, min(usable // 4, 2048))
-    return Caps(usable - http, http)
+    return usable - http, http
 
 
 class GatewayCaps(NamedTuple):

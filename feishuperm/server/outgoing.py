@@ -124,20 +124,19 @@ class OutgoingConnection:
     def _failed(self, error: Exception) -> None:
         self._is_dialling = False
         if self.state not in (UP, CLOSED):
-            self._wait(message_of(error), self._pause(error))
-
-    def _pause(self, error: Exception) -> float:
-        """Seconds until the next try, after this one failed."""
-        return self._backoff.failed()
+            fatal = isinstance(error, Refusal) and error.fatal
+            pause = REPAIR_SECONDS if fatal else self._backoff.failed()
+            self._wait(message_of(error), pause)
 
     def _wait(self, why: str, seconds: float) -> None:
         """It is down; try again a little later, whatever the owner makes of that."""
-        self._loop.call_at(self._loop.now() + seconds, self._try_again)
-        self._enter(WAITING, why)
 
-    def _try_again(self) -> None:
-        if self.state == WAITING:
-            self.start()
+        def again() -> None:
+            if self.state == WAITING:
+                self.start()
+
+        self._loop.call_at(self._loop.now() + seconds, again)
+        self._enter(WAITING, why)
 
     def _enter(self, state: str, detail: str) -> None:
         self.state, self.detail = state, detail
@@ -245,10 +244,6 @@ class Link(SpokenConnection):
             return sent and live.sock is not None
 
         self._on_delivery(delivery, answer)
-
-    def _pause(self, error: Exception) -> float:
-        fatal = isinstance(error, Refusal) and error.fatal
-        return REPAIR_SECONDS if fatal else super()._pause(error)
 
     def _connected(self, dialled: Dialled) -> None:
         sock, rest, endpoint = dialled

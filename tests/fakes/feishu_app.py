@@ -35,7 +35,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
-from feishuperm.protocol.feishu_frame import Frame, decode_frame, encode_frame
+from feishuperm.protocol.long_connection import Frame, decode_frame, encode_frame
 from tests.fakes.feishu import (
     APP_BYTES,
     APP_ID,

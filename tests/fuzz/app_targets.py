@@ -12,11 +12,14 @@ from feishuperm.errors import ProtocolError
 from feishuperm.lib.post import Reply
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Receipt
-from feishuperm.protocol.feishu_frame import DATA, Frame, decode_frame, encode_frame
 from feishuperm.protocol.long_connection import (
+    DATA,
     Endpoint,
+    Frame,
     LongConnection,
     Refusal,
+    decode_frame,
+    encode_frame,
     read_endpoint,
     refusal,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import urlencode
 
-from feishuperm.handlers.replies import MAX_SLOW
+from feishuperm.handlers.callback import MAX_SLOW
 from feishuperm.lib.process_tree import Owner
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Block, Receipt

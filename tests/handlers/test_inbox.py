@@ -30,7 +30,7 @@ def many(count: int) -> list[Asked]:
 
 
 def state_of(here: Site, full: bool = True) -> dict[str, Any]:
-    event = here.callback.inbox.event(full)
+    event = here.callback.event(full)
     assert event.startswith(b"event: state\ndata: {") and event.endswith(b"}\n\n")
     assert event.count(b"\n") == 3
     state: dict[str, Any] = json.loads(event.partition(b"data: ")[2])

@@ -8,16 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from feishuperm.handlers.pages.layout import HEADERS
-from feishuperm.handlers.replies import (
-    MAX_SLOW,
-    SlowReplies,
+from feishuperm.handlers.callback import MAX_SLOW, SlowReplies
+from feishuperm.handlers.pages.layout import (
+    HEADERS,
     as_json,
     in_pieces,
     page,
-    refusal,
     to_home,
 )
+from feishuperm.handlers.pages.request import refusal
 from feishuperm.protocol.http1 import Response
 from tests.handlers.pages.page import Page
 

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from feishuperm.errors import ProtocolError
-from feishuperm.protocol.feishu_frame import (
+from feishuperm.protocol.long_connection import (
     CONTROL,
     DATA,
     MAX_HEADERS,

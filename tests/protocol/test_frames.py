@@ -11,7 +11,6 @@ from feishuperm.errors import ProtocolError
 from feishuperm.protocol.frames import (
     MAX_FRAME,
     FrameReader,
-    HookNotice,
     HookRequest,
     parse_control,
     parse_notice,
@@ -132,7 +131,7 @@ def test_random_bodies_raise_nothing_but_a_protocol_error(body: bytes) -> None:
 
 
 def test_notice_has_project_and_event() -> None:
-    assert parse_notice(b"1\0/p\0{}") == HookNotice("/p", b"{}")
+    assert parse_notice(b"1\0/p\0{}") == ("/p", b"{}")
 
 
 @every_row("body", [b"", b"2\0/p\0{}", b"1\0/p"])

@@ -11,19 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.protocol import long_connection as lc
-from feishuperm.protocol.feishu_frame import (
+from feishuperm.protocol.long_connection import (
     CONTROL,
     DATA,
-    Frame,
-    decode_frame,
-    encode_frame,
-)
-from feishuperm.protocol.long_connection import (
     UNPUBLISHED,
     Delivery,
     Endpoint,
+    Frame,
     LongConnection,
     Refusal,
+    decode_frame,
+    encode_frame,
     read_endpoint,
     refusal,
 )

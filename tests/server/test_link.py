@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from feishuperm.protocol.feishu_frame import DATA, Frame, decode_frame, encode_frame
-from feishuperm.protocol.long_connection import Delivery, Endpoint, Refusal
+from feishuperm.protocol.long_connection import (
+    DATA,
+    Delivery,
+    Endpoint,
+    Frame,
+    Refusal,
+    decode_frame,
+    encode_frame,
+)
 from feishuperm.protocol.websocket import Close, Message, WebSocket
 from feishuperm.server.outgoing import (
     CLOSED,

@@ -311,14 +311,14 @@ def test_nobody_can_listen_beside_us_on_either_loopback(
 @needs_ipv6
 def test_free_port_is_free_in_both_families(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first port offered is somebody's on ::1; the next one is taken."""
-    resolve = listen_module._resolve
+    bind = listen_module._bind_http
     with listening(socket.AF_INET6, "::1") as stranger:
         offered = [stranger.getsockname()[1]]
 
         def offer(host: str, port: int) -> Any:
-            return resolve(host, port or (offered.pop() if offered else 0))
+            return bind(host, port or (offered.pop() if offered else 0))
 
-        monkeypatch.setattr(listen_module, "_resolve", offer)
+        monkeypatch.setattr(listen_module, "_bind_http", offer)
         listener = listen_http(LOOPBACK, 0)
         assert not offered
         assert listener.port != stranger.getsockname()[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import selectors
 import signal
 import socket
 import subprocess
@@ -13,7 +12,6 @@ import threading
 
 import pytest
 
-from feishuperm.errors import FeishupermError
 from feishuperm.server import loop as loop_module
 from feishuperm.server.loop import (
     READ,
@@ -317,13 +315,6 @@ def test_signal_runs_its_function_on_the_loop_and_is_given_back(
     assert driver.errors == []
 
 
-@every_row("name", ["SelectSelector", "PollSelector"])
-def test_selector_that_scans_all_descriptors_is_refused(name: str) -> None:
-    selector = getattr(selectors, name)()
-    with pytest.raises(FeishupermError, match=f"{sys.platform}.*{name}"):
-        Loop(print, selector=selector)
-
-
 def test_file_limit_is_raised_to_the_hard_limit_and_never_lowered() -> None:
     code = (
         "import resource as r; from feishuperm.server.loop import raise_file_limit\n"
@@ -370,4 +361,4 @@ def test_gateway_keeps_files_for_cards_and_engine(limit: int) -> None:
 
 
 def test_ten_thousand_hooks_fit_under_the_limit_of_this_kind_of_machine() -> None:
-    assert caps(20_000).hooks >= 10_000
+    assert caps(20_000)[0] >= 10_000

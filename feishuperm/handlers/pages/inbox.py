@@ -26,8 +26,7 @@ from feishuperm.handlers.pages.layout import (
     said,
     shown,
 )
-from feishuperm.handlers.pages.pieces import MARKDOWN, Links
-from feishuperm.handlers.pages.request import outcome_box, surface_name
+from feishuperm.handlers.pages.request import MARKDOWN, Links, outcome_box, surface_name
 from feishuperm.lib.display import one_line
 from feishuperm.lib.markdown import parse
 from feishuperm.messages import msg, pmsg, text
@@ -41,10 +40,7 @@ ROW_LENGTH = 120  # characters of a request that does not fit
 ROW_COLUMNS = 80  # of a call that does: two lines on a phone
 SHELL = "bash"  # the language of a block
 FITTING = ("code", "path", "text", "detail")  # kinds of blocks that a row can hold
-SHORT = {
-    YES: pmsg("row", "Allow"),
-    NO: pmsg("row", "Deny"),
-}
+SHORT = {YES: pmsg("row", "Allow"), NO: pmsg("row", "Deny")}
 # What the script says by itself.
 TEXTS = {
     "inbox.live": msg("Live"),
@@ -141,20 +137,15 @@ def _whole_call(ask: Ask) -> list[str]:
     A person who presses a button of a row has seen nothing else.
     """
     kind, lines = KINDS[ask.kind], [block.text for block in ask.blocks]
-    fits = (
-        (kind.of_a_call and not kind.noun)
-        and lines
-        and not (ask.dangers or ask.partial or ask.masked)
-        and all(row.kind in FITTING and row.text.strip() for row in ask.blocks)
-        and not any("\n" in line for line in lines)
-        and sum(map(_columns, lines)) <= ROW_COLUMNS
+    if not kind.of_a_call or kind.noun or ask.dangers or ask.partial or ask.masked:
+        return []
+    fit = all(
+        row.kind in FITTING and row.text.strip() and "\n" not in row.text
+        for row in ask.blocks
     )
-    return lines if fits else []
-
-
-def _columns(line: str) -> int:
-    """How wide a line is: Chinese letters take two places."""
-    return sum(2 if east_asian_width(one) in "WF" else 1 for one in line)
+    # Chinese letters take two places.
+    columns = sum(1 + (east_asian_width(one) in "WF") for one in "".join(lines))
+    return lines if fit and columns <= ROW_COLUMNS else []
 
 
 def _row_buttons(ask: Ask, links: Links, whole: list[str]) -> str:

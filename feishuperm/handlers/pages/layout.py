@@ -7,23 +7,41 @@ knows a kind of request by its name: an `Ask` says what is shown and offered, an
 Every page is one self-contained file: style and script are inlined, and the content
 security policy names them by their hashes, so nothing that a tool call smuggles into a
 page could ever run.
+
+The loop serves everybody, so nobody may hold it: a page of some megabytes is made piece
+by piece, and a link whose request is still on its way back waits for it.  Such an
+answer is a generator: it yields the seconds until it wants to go on, and returns the
+response.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import pkgutil
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from html import escape
-from typing import NamedTuple
+from typing import NamedTuple, Union
 from urllib.parse import parse_qsl
 
 from feishuperm.lib.display import visible
 from feishuperm.messages import text
+from feishuperm.protocol.http1 import Response
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.server.connection import Exchange
+
+Slow = Generator[float, None, Response]
+# The last: a stream of events, which keeps its exchange.
+Reply = Union[Response, Slow, Callable[["Exchange"], None]]
+
+HTML = "text/html; charset=utf-8"
+JSON = "application/json; charset=utf-8"
+PRIVATE = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
 ICONS = {
     "check": "M6 17l7 7L27 9",
     "clock": "M16 8v9l6 4M16 3a13 13 0 1 0 .01 0",
@@ -161,3 +179,32 @@ def exactly(value: str, struck: bool = False) -> str:
     """A text to be read letter by letter; struck through if it holds no longer."""
     inner = f"<s>{shown(value)}</s>" if struck else shown(value)
     return f'<code class="rule">{inner}</code>'
+
+
+# How it is sent.
+
+
+def page(body: bytes, status: int = 200, *headers: tuple[str, str]) -> Response:
+    """A page, whole."""
+    return Response(status, body, HTML, (*HEADERS, *headers))
+
+
+def in_pieces(
+    pieces: Iterable[bytes], status: int = 200, *headers: tuple[str, str]
+) -> Slow:
+    """A page that is made over several turns, if it is large."""
+    made = bytearray()  # millions of pieces would take long to be let go of
+    for piece in pieces:
+        made += piece
+        yield 0.0
+    return page(bytes(made), status, *headers)
+
+
+def as_json(value: object, status: int = 200) -> Response:
+    """For programs, and for the inbox's script."""
+    return Response(status, json.dumps(value).encode() + b"\n", JSON, PRIVATE)
+
+
+def to_home(*headers: tuple[str, str]) -> Response:
+    """Go on to the inbox; relative, since a proxy may add a prefix."""
+    return Response(303, headers=[*PRIVATE, ("Location", "."), *headers])

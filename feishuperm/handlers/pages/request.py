@@ -1,5 +1,15 @@
 """The pages about one request: while it waits, the step before, the result of a tap.
 
+The HTML of `pending` is the body of a request's page and what the inbox shows beside
+its list.  At rest it is what a decision needs, in the order of the card; all else is
+folded below "More".
+
+A request has two forms, one whose buttons let something happen and one whose buttons
+refuse, so that Enter in a field never means the opposite.  A button names its route and
+its signature, and stands where it is wanted: the first of each form in a bar that stays
+at the bottom of the screen.  With a command also comes what somebody made of it: nobody
+changes a command and has the old one run.
+
 What the scripts of open pages are told of a result stands here too: `outcome_box` is
 how it looks, wherever it is shown in place.
 """
@@ -7,47 +17,72 @@ how it looks, wherever it is shown in place.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 from feishuperm.handlers.pages.layout import (
     Fact,
+    exactly,
     facts,
     form,
     frame,
+    hidden_fields,
     icon,
     link_form,
     moment,
+    page,
     said,
     shown,
 )
-from feishuperm.handlers.pages.pieces import (
-    Links,
-    Values,
-    clock,
-    fields_of,
-    head,
-    origin,
-    pending,
-    subject,
-)
+from feishuperm.lib import markdown
 from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.feishu import at_zero
 from feishuperm.messages import msg, pmsg, text
 from feishuperm.models.ask import (
+    CUT_FIRST,
     ENDED,
     FOREVER,
     SETTLED,
+    YES,
     Ask,
+    Block,
+    Field,
     Offer,
+    Option,
     Outcome,
     Receipt,
 )
+from feishuperm.models.form import in_form
 from feishuperm.models.names import INVALID, NO_REQUEST, SURFACES
+from feishuperm.protocol.http1 import Response
 
+Values = Mapping[str, Sequence[str]]
+Links = Mapping[str, str]  # by the name of the action; a path and its query
+
+LINE_LOOKS = {"+": "add", "-": "del", "@": "hunk"}  # by the first character, in a diff
+MARKDOWN = "markdown"
+PROSE = (MARKDOWN, "question", "text")
+# How the pieces and spans of a plan are drawn.  Its headings stand below the page's.
+PIECES = {
+    **{f"h{n}": (f'<h{n + 2} class="md h{n}">', f"</h{n + 2}>") for n in range(1, 5)},
+    "text": ('<div class="md">', "</div>"),
+    "quote": ('<div class="md quote">', "</div>"),
+    "table": ("<table>", "</table>"),
+    "rule": ("<hr>", ""),
+}
+SPANS = {"bold": "b", "code": "code"}
+COUNTED = 6  # digits of an item's number
+PIECE = 50_000  # characters made into HTML at a time: about a millisecond
+MANY_LINES = 20_000  # of a text whose lines are coloured; beyond, it is one colour
+DETAIL = "detail"  # a block that a decision rarely needs
+# What an approving button says while the edit field holds another command.
+CHANGED = msg("The command was changed: tap “Edit and allow”")
+MULTIPLE = {"one": msg("Choose one"), "many": msg("Choose any")}
 SUBJECT_LENGTH = 160
 ALREADY = "已"  # the word in a Chinese sentence that the time goes with
-WORDY = ("question", "markdown")  # blocks whose first line says little
+WORDY = ("question", MARKDOWN)  # blocks whose first line says little
 
 
 class Ways(NamedTuple):
@@ -89,37 +124,432 @@ def confirm_page(
 
     The request and the one button asked for, with the words one has to agree to.
     """
-    title = text(ask.language, "Please confirm")
-    first = said(ask.language, "Nothing is decided yet: only the button below decides.")
+    language, title = ask.language, text(ask.language, "Please confirm")
+    first = said(language, "Nothing is decided yet: only the button below decides.")
+    notes = f'<p class="note">{first}</p>'
+    if offer.confirm:
+        notes += f'<p class="note"><strong>{shown(offer.confirm)}</strong></p>'
     label = shown(offer.submit if offer.needs else offer.label)
     look = "plain" if ask.dangers or not offer.grants else "yes"
     bar = f'<div class="bar"><button class="{look}">{label}</button></div>'
-    typed = fields_of(ask, offer, values or {}, "confirm")
+    typed = _fields_of(ask, offer, values or {}, "confirm")
     agreed = (("confirmed", "1"),) if offer.confirm else ()
-
-    def body() -> Iterator[str]:
-        yield '<article class="sheet request">'
-        yield head(ask, clock(ask, seconds_left), title)
-        yield f'<p class="note">{first}</p>'
-        if offer.confirm:
-            yield f'<p class="note"><strong>{shown(offer.confirm)}</strong></p>'
-        yield from subject(ask)
-        yield form(link, typed + bar, "confirm", ("digest", ask.digest), *agreed)
-        yield facts(ask.language, _rules(ask.rules if offer.look == FOREVER else ()))
-        yield facts(ask.language, origin(ask)) + "</article>"
-
-    return frame(ask.language, title, _main(body(), events))
+    button = form(link, typed + bar, "confirm", ("digest", ask.digest), *agreed)
+    rules = facts(language, _rules(ask.rules if offer.look == FOREVER else ()))
+    body = _article(
+        ask, head(ask, clock(ask, seconds_left), title) + notes, button + rules
+    )
+    return frame(language, title, _main(body, events))
 
 
-def _main(body: Iterable[str], events: str) -> Iterator[str]:
+def _article(ask: Ask, top: str, below: str = "") -> Iterator[str]:
+    """A request that cannot be answered as it stands, and where it comes from."""
+    yield f'<article class="sheet request">{top}'
+    yield from subject(ask)
+    yield f"{below}{facts(ask.language, origin(ask))}</article>"
+
+
+def _main(body: Iterable[str], events: str, look: str = "") -> Iterator[str]:
     """The main part of a page, which may follow its request."""
-    yield f"<main{_followed(events)}>"
+    look = f' class="{look}"' if look else ""
+    yield f"<main{look}" + (f' data-events="{shown(events)}">' if events else ">")
     yield from body
     yield "</main>"
 
 
-def _followed(events: str) -> str:
-    return f' data-events="{shown(events)}"' if events else ""
+def pending(
+    ask: Ask,
+    links: Links,
+    seconds_left: float,
+    error: str = "",
+    values: Values | None = None,
+) -> Iterator[str]:
+    """Everything about a request that can be answered.
+
+    `error` is the sentence why an answer was not taken, `values` what it had filled in.
+    """
+    answers = _Answers(ask, links, values or {})
+    yield f'<article class="sheet request" data-id="{shown(ask.id)}">'
+    yield answers.forms()
+    yield head(ask, clock(ask, seconds_left))
+    yield f'<p class="note" role="alert">{shown(error)}</p>' if error else ""
+    yield from subject(ask, asked_below=answers.ask_questions)
+    if ask.partial or ask.masked:
+        yield _whole(ask, links["request"])
+    yield answers.fields()
+    yield answers.rows()
+    yield answers.more()
+    yield "</article>"
+
+
+def head(ask: Ask, timing: str = "", title: str = "") -> str:
+    """What it is and where; the time that is left."""
+    where = " · ".join(filter(None, (ask.summary, ask.project_name)))
+    return (
+        f'<header class="head"><div><h1>{shown(title or ask.heading)}</h1>'
+        f'<p class="where">{shown(where)}</p></div>{timing}</header>'
+    )
+
+
+def clock(ask: Ask, seconds_left: float) -> str:
+    """The time left: a moment for all, a countdown where scripts run; and what then."""
+    until = time.strftime("%H:%M:%S", time.localtime(ask.created + ask.seconds))
+    left, over = said(ask.language, "{left} left"), said(ask.language, "Time is over")
+    return (
+        f'<div class="timing"><span class="clock" role="timer"'
+        f' data-left="{seconds_left:.1f}" data-text="{left}" data-over="{over}">'
+        + said(ask.language, "Decide before {until}", until=until)
+        + f'</span><span class="zero">{shown(at_zero(ask))}</span></div>'
+    )
+
+
+def subject(ask: Ask, asked_below: bool = False) -> Iterator[str]:
+    """What is dangerous, what it is about, why it is asked.
+
+    `asked_below`: its questions are asked by the fields that answer them.
+    """
+    lines = "".join(f'<p class="danger">{shown(line)}</p>' for line in ask.dangers)
+    yield f'<div role="alert">{lines}</div>' if lines else ""
+    for place, block in enumerate(ask.blocks):
+        if ask.cut and place == CUT_FIRST:
+            left_out = said(
+                ask.language, "⚠ {count} more items are not shown", count=ask.cut
+            )
+            yield f'<p class="note">{left_out}</p>'
+        if block.kind != DETAIL and not (asked_below and block.kind == "question"):
+            yield from _block(ask, block)
+    if not ask.blocks and not asked_below:
+        yield f'<p class="muted">{shown(ask.empty)}</p>'
+    label = said(ask.language, "Claude said:")
+    words = f"<span>{label}</span> {shown(ask.why)}" if ask.why else ""
+    yield f'<p class="why"{"" if words else " hidden"}>{words}</p>'
+
+
+def _whole(ask: Ask, link: str) -> str:
+    note = ""
+    if ask.masked:
+        note = said(
+            ask.language, "⚠ Secrets are masked as ***: the full request shows them"
+        )
+    label = said(ask.language, "See the whole request")
+    return (
+        f'<p class="muted">{note}</p>'
+        f'<a class="button plain" href="{shown(link)}">{label}</a>'
+    )
+
+
+def origin(ask: Ask) -> tuple[Fact, ...]:
+    """Where a request comes from, for people who look it up."""
+    return (
+        Fact(msg("Tool"), ask.tool),
+        Fact(msg("Project"), ask.project),
+        Fact(msg("Branch"), ask.branch),
+        Fact(msg("Agent"), ask.agent),
+        Fact(msg("Session"), ask.session),
+        Fact(msg("Time"), moment(ask.created)),
+        Fact(msg("Request"), ask.id),
+    )
+
+
+def _block(ask: Ask, block: Block) -> Iterator[str]:
+    label = f"<h3>{shown(block.label)}</h3>" if block.label else ""
+    tag, look = ("div", "prose ") if block.kind in PROSE else ("pre", "")
+    yield f'<section class="block">{label}<{tag} class="{look}{escape(block.kind)}">'
+    yield from _content(block.kind, block.text)
+    if block.hidden:
+        left_out = said(
+            ask.language, "… ({count} characters left out here) …", count=block.hidden
+        )
+        yield f'<span class="gap">{left_out}</span>'
+        yield from _content(block.kind, block.tail)
+    yield f"</{tag}></section>"
+
+
+def _content(kind: str, source: str) -> Iterator[str]:
+    """A text as HTML in pieces; blocks come with everything visible.
+
+    Each line of a diff is an element, so that a changed one is coloured to the edge.
+    """
+    if kind == MARKDOWN:
+        yield from _plan(markdown.parse(source))
+    elif kind != "diff" or source.count("\n") > MANY_LINES:
+        yield from _pieces(source)
+    else:
+        for line in source.split("\n"):
+            yield f'<span class="{LINE_LOOKS.get(line[:1], "same")}">'
+            yield from _pieces(line or " ")
+            yield "\n</span>"
+
+
+def _plan(pieces: Iterable[markdown.Piece]) -> Iterator[str]:
+    """The paragraphs of a plan, its items in lists; only we write its tags."""
+    lists: list[tuple[int, str]] = []  # depth and tag of those that are open
+    for piece in pieces:
+        tag, start, end = _tags(piece)
+        place = (piece.depth if tag else -1, tag)
+        while lists and lists[-1][0] >= place[0] and lists[-1] != place:
+            yield f"</li></{lists.pop()[1]}>"
+        if tag and lists[-1:] != [place]:
+            lists.append(place)
+            yield f"<{tag}>"
+        elif tag:
+            yield "</li>"
+        yield start
+        for row in piece.rows:
+            yield "<tr>"
+            for cell in row:
+                yield "<td>"
+                yield from _spans(cell)
+                yield "</td>"
+            yield "</tr>"
+        yield from _spans(piece.spans)
+        yield end
+    while lists:
+        yield f"</li></{lists.pop()[1]}>"
+
+
+def _tags(piece: markdown.Piece) -> tuple[str, str, str]:
+    """The list that a paragraph belongs to, if any, and its own tags.
+
+    An item is left open, since a list may follow in it.  A number that nobody counts
+    to is a text, and so is a box.
+    """
+    if piece.kind in PIECES:
+        return ("", *PIECES[piece.kind])
+    if piece.kind == "code":
+        label = f"<b>{shown(piece.mark)}</b>" if piece.mark else ""
+        return "", f"<pre>{label}", "</pre>"
+    digits = piece.mark.rstrip(".)")
+    if digits.isdecimal() and len(digits) <= COUNTED:
+        return "ol", f'<li value="{int(digits)}"><span>', "</span>"
+    if piece.mark == markdown.BULLET:
+        return "ul", "<li><span>", "</span>"
+    return "ul", f'<li class="box"><span>{shown(piece.mark)} ', "</span>"
+
+
+def _spans(spans: markdown.Spans) -> Iterator[str]:
+    for look, source in spans:
+        yield f"<{SPANS[look]}>" if look else ""
+        yield from _pieces(source)
+        yield f"</{SPANS[look]}>" if look else ""
+
+
+def _pieces(source: str) -> Iterator[str]:
+    for start in range(0, len(source), PIECE):
+        yield escape(source[start : start + PIECE])
+
+
+# What may be answered.
+
+
+class _Answers:
+    """The buttons and fields of one request, each in its place."""
+
+    def __init__(self, ask: Ask, links: Links, values: Values) -> None:
+        self._ask = ask
+        self._links = links
+        self._values = values
+        offers = ask.offered
+        self._choice = next((o for o in offers if ask.choice(o)), None)
+        self._edit = next((o for o in offers if ask.edits(o)), None)
+        self.ask_questions = any(o.needs and o.fields for o in offers)
+        rest = [o for o in offers if o not in (self._choice, self._edit)]
+        yes = [o for o in rest if o.look == YES]
+        no = [o for o in rest if not o.grants]
+        # One question is answered by its options: nothing competes with them.
+        self._bar = [] if self._choice else [*yes[:1], *no[:1]]
+        lasting = [] if ask.dangers else [o for o in rest if o.look == FOREVER]
+        self._row = [] if self._choice else [*yes[1:], *lasting, *no[1:]]
+        self._folded = [o for o in rest if o not in (*self._bar, *self._row)]
+
+    def forms(self) -> str:
+        """What the buttons and fields belong to, wherever they stand."""
+        if not self._ask.offered and not self._ask.hold:
+            return ""
+        own = hidden_fields(("id", self._ask.id), ("digest", self._ask.digest))
+        return "".join(
+            f'<form id="{name}" method="post">{own}</form>'
+            for name in ("grant", "refuse")
+        )
+
+    def fields(self) -> str:
+        """Those that an answer cannot do without, and the options of one question."""
+        ask = self._ask
+        choice = ask.choice(self._choice) if self._choice else None
+        if choice is None or self._choice is None:
+            needed = [o for o in ask.offered if o.needs or o.words]
+            return "".join(self._fields_of(o) for o in needed if o != self._edit)
+        link = self._links[self._choice.name]
+        legend = f'<p class="legend">{_asked(ask.language, choice)}</p>'
+        options = "".join(
+            f'<button class="option" name="{shown(choice.name)}"'
+            f' value="{escape(option.value)}">{_option_words(option)}</button>'
+            for option in choice.options
+        )
+        return form(link, legend + options, "stack", ("digest", ask.digest))
+
+    def rows(self) -> str:
+        """The two buttons most people want, always on the screen; those beside them."""
+        bar = "".join(map(self._button, self._bar))
+        pair = "".join(map(self._button, self._row))
+        return f'<div class="bar">{bar}<p class="told" role="alert"></p></div>' + (
+            f'<div class="pair">{pair}</div>' if pair else ""
+        )
+
+    def more(self) -> str:
+        """All that is wanted seldom, folded; open if something in it was filled in."""
+        ask = self._ask
+        parts: list[str] = []
+        if self._choice:
+            own_words = self._choice._replace(
+                fields=tuple(name for name in self._choice.fields if "_other" in name)
+            )
+            parts += (self._fields_of(own_words), self._button(self._choice))
+        parts += (
+            self._fields_of(offer)
+            for offer in ask.offered
+            if not offer.needs and not offer.words
+        )
+        if self._edit:
+            parts += (self._fields_of(self._edit), self._button(self._edit))
+        if self._folded:
+            drawn = "".join(map(self._button, self._folded))
+            parts.append(f'<div class="pair">{drawn}</div>')
+        label = said(ask.language, "Hold")
+        hold = self._draw("hold", "refuse", "plain", label) if ask.hold else ""
+        parts += (f'<div class="hold">{hold}</div>', _rule_part(ask), _known(ask))
+        parts.append(facts(ask.language, origin(ask)))
+        state = " open" if self._values else ""
+        summary = said(ask.language, "More")
+        return (
+            f'<details class="more"{state}><summary>{summary}</summary>'
+            f'<div class="stack">{"".join(parts)}</div></details>'
+        )
+
+    def _button(self, offer: Offer) -> str:
+        look = offer.look
+        if look == YES and (self._ask.dangers or offer in self._folded):
+            look = "plain"
+        label = shown(offer.submit if offer.needs else offer.label)
+        more = f' data-key="{shown(offer.key)}"' if offer.key else ""
+        asks = offer.confirm or (offer.grants and self._ask.dangers)
+        more += " data-asks" if asks else ""
+        if offer == self._edit:
+            more += f' data-edits="{said(self._ask.language, CHANGED)}"'
+        return self._draw(offer.name, _owner_of(offer), look, label, more)
+
+    def _draw(
+        self, name: str, owner: str, look: str, label: str, more: str = ""
+    ) -> str:
+        path, _, query = self._links[name].partition("?")
+        signature = dict(parse_qsl(query)).get("sig", "")
+        return (
+            f'<button class="{escape(look)}" form="{owner}" formaction="{shown(path)}"'
+            f' name="sig" value="{shown(signature)}"{more}>{label}</button>'
+        )
+
+    def _fields_of(self, offer: Offer) -> str:
+        return _fields_of(self._ask, offer, self._values, _owner_of(offer))
+
+
+def _owner_of(offer: Offer) -> str:
+    """The form that a button and its fields belong to."""
+    return "grant" if offer.grants else "refuse"
+
+
+def _rule_part(ask: Ask) -> str:
+    """The rule that "always" writes, or why there is none."""
+    if not ask.rules and not ask.rule_note:
+        return ""
+    rules = "".join(map(exactly, ask.rules))
+    return f'<div><p class="muted">{shown(rule_hint(ask))}</p>{rules}</div>'
+
+
+def rule_hint(ask: Ask) -> str:
+    """The sentence above the rules, or why there are none."""
+    if ask.rule_note and not ask.rules:
+        return text(ask.language, "No rule will be written: {why}", why=ask.rule_note)
+    # With a note it is not true that nobody asks any more.
+    hint = (
+        msg("Writes this rule for the project:")
+        if ask.rule_note
+        else msg("Never ask again; writes this rule for the project:")
+    )
+    return " ".join((ask.rule_note, text(ask.language, hint))).strip()
+
+
+def _known(ask: Ask) -> str:
+    """What else is worth knowing."""
+    details = [row for row in ask.blocks if row.kind == DETAIL]
+    lines = [shown(f"{row.label}: {row.text}") for row in details]
+    lines += map(shown, ask.facts)
+    if ask.prompt:
+        lines.insert(0, said(ask.language, "Working on:") + " " + shown(ask.prompt))
+    items = "".join(f"<li>{line}</li>" for line in lines)
+    return f'<ul class="plain-facts">{items}</ul>' if items else ""
+
+
+# Fields.
+
+
+def _fields_of(ask: Ask, offer: Offer, values: Values, owner: str) -> str:
+    """The fields of a button; a choice and its `..._other` stand together."""
+    fields = [field for field in ask.fields if field.name in offer.fields]
+    own_words = {f"{field.name}_other" for field in fields}
+    drawn, inside = "", ""
+    for field in reversed(fields):
+        if field.type in MULTIPLE:
+            drawn = _choice(ask.language, field, values, inside, owner) + drawn
+            inside = ""
+        elif field.name in own_words:
+            inside = _text_field(field, values, owner, "field own")
+        else:
+            drawn = _text_field(field, values, owner, "field") + drawn
+    return drawn
+
+
+def _text_field(field: Field, values: Values, owner: str, look: str) -> str:
+    value = (values.get(field.name) or (field.value,))[0]
+    name = (
+        f'form="{owner}" name="{shown(field.name)}" maxlength="{field.limit}"'
+        f' autocomplete="off" placeholder="{shown(field.hint)}"'
+    )
+    drawn = f'<input type="text" {name} value="{escape(value)}">'
+    if field.type == "lines":
+        # A browser takes one line end away behind the tag.
+        drawn = f'<textarea {name} spellcheck="false">\n{escape(value)}</textarea>'
+    return f'<label class="{look}">{shown(field.label)}{drawn}</label>'
+
+
+def _option_words(option: Option) -> str:
+    detail = f'<span class="muted">{shown(option.detail)}</span>'
+    words = f"<b>{shown(option.value)}</b>" + (detail if option.detail else "")
+    return f"<span>{words}</span>"
+
+
+def _asked(language: str, field: Field) -> str:
+    words = [field.heading] if field.heading else []
+    if field.options:
+        words.append(text(language, MULTIPLE[field.type]))
+    chips = "".join(f'<span class="chip">{shown(word)}</span>' for word in words)
+    return f"<span>{chips}</span>{shown(field.label)}"
+
+
+def _choice(
+    language: str, field: Field, values: Values, inside: str, owner: str
+) -> str:
+    first = (field.value,) if field.value else ()
+    chosen = frozenset(map(in_form, values.get(field.name) or first))
+    kind = "checkbox" if field.type == "many" else "radio"
+    options = "".join(
+        f'<label class="option"><input type="{kind}" form="{owner}"'
+        f' name="{shown(field.name)}" value="{escape(option.value)}"'
+        f"{' checked' if in_form(option.value) in chosen else ''}>"
+        f"{_option_words(option)}</label>"
+        for option in field.options
+    )
+    legend = f"<legend>{_asked(language, field)}</legend>"
+    return f"<fieldset>{legend}{options}{inside}</fieldset>"
 
 
 # Once it has ended.
@@ -130,16 +560,11 @@ def record_page(ask: Ask, outcome: Outcome, ways: Ways = NOWHERE) -> Iterator[by
     lines = "".join(f"<p>{shown(line)}</p>" for line in outcome.lines)
     lines += _result_line(outcome)
     rows = (*outcome_facts(outcome), *end_facts(outcome), _ledger_fact(outcome))
-
-    def body() -> Iterator[str]:
-        yield '<article class="sheet request">'
-        yield head(ask)
-        yield f'<div class="outcome {outcome.look}">{shown(outcome.done)}{lines}</div>'
-        yield facts(ask.language, rows) + undo_form(outcome, ways.undo)
-        yield from subject(ask)
-        yield facts(ask.language, origin(ask)) + "</article>"
-
-    return frame(ask.language, ask.heading, _main(body(), ways.events))
+    top = (
+        f'{head(ask)}<div class="outcome {outcome.look}">{shown(outcome.done)}{lines}'
+        f"</div>{facts(ask.language, rows)}{undo_form(outcome, ways.undo)}"
+    )
+    return frame(ask.language, ask.heading, _main(_article(ask, top), ways.events))
 
 
 def result_page(
@@ -214,6 +639,19 @@ def message_page(language: str, title: str, sentence: str) -> bytes:
     return _verdict(language, text(language, title), line, "", "late", "ask")
 
 
+def message(
+    language: str, status: int, title: str, sentence: str, *headers: tuple[str, str]
+) -> Response:
+    """A page with one sentence; `title` is a text key."""
+    return page(message_page(language, title, sentence), status, *headers)
+
+
+def refusal(language: str, status: int, key: str) -> Response:
+    """A page that says why not; `key` is the sentence's."""
+    title = INVALID if key == NO_REQUEST else msg("This cannot be opened")
+    return message(language, status, title, text(language, key))
+
+
 def _verdict(
     language: str,
     heading: str,
@@ -224,13 +662,11 @@ def _verdict(
     events: str = "",
 ) -> bytes:
     body = (
-        f'<main class="look-{look}"{_followed(events)}>'
         '<section class="sheet verdict" role="status">'
-        f"{icon(sign)}<h1>{shown(heading)}</h1>{below}</section>"
-        + (f'<section class="sheet stack">{about}</section>' if about else "")
-        + "</main>"
+        f"{icon(sign)}<h1>{shown(heading)}</h1>{below}</section>",
+        f'<section class="sheet stack">{about}</section>' if about else "",
     )
-    return b"".join(frame(language, heading, [body]))
+    return b"".join(frame(language, heading, _main(body, events, f"look-{look}")))
 
 
 # For the scripts of open pages.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 
-from feishuperm.handlers.pages import pieces
-from feishuperm.handlers.pages.pieces import (
+from feishuperm.handlers.pages import request as pieces
+from feishuperm.handlers.pages.request import (
     MANY_LINES,
     PIECE,
     clock,
     head,
     pending,
+    request_page,
     rule_hint,
     subject,
 )
-from feishuperm.handlers.pages.request import request_page
 from feishuperm.models.ask import Block, Field, Offer, Option
 from feishuperm.models.kind import KINDS
 from tests.handlers.pages.page import ID, Page, make_ask, make_links
