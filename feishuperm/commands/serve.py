@@ -116,9 +116,7 @@ class Server:
         self.links = Links(
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
-        self.inbox = InboxChannel(
-            lambda full: self.callback.event(full), self._later
-        )
+        self.inbox = InboxChannel(lambda full: self.callback.event(full), self._later)
         self.settings = settings
         self.channels: list[Channel] = []
         self.notifier = Notifier(
