@@ -24,7 +24,6 @@ from feishuperm.models.ask import (
     Answer,
     Field,
     Offer,
-    Option,
 )
 from feishuperm.models.decision import Decision
 from feishuperm.models.form import (
@@ -260,27 +259,12 @@ def _no_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
 
 def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     fields: list[Field] = []
-    for number, question in enumerate(read_questions(tool_input.get("questions"))):
-        many = question.multiple
-        added, instead = (
-            msg("Added to the choices above"),
-            msg("Replaces the choice above"),
-        )
-        hint = say(added if many else instead) if question.options else ""
-        fields += (
-            Field(
-                f"q{number}",
-                "many" if many else "one",
-                question.text,
-                heading=question.header,
-                options=tuple(Option(*option) for option in question.options),
-            ),
-            Field(
-                f"q{number}_other",
-                label=say("Other (in your own words)"),
-                hint=hint,
-            ),
-        )
+    added, instead = msg("Added to the choices above"), msg("Replaces the choice above")
+    for question in read_questions(tool_input.get("questions")):
+        hint = say(added if question.type == "many" else instead)
+        own = say("Other (in your own words)")
+        hint = hint if question.options else ""
+        fields += (question, Field(f"{question.name}_other", label=own, hint=hint))
     return (*fields, *_reason(tool_input, say))
 
 
