@@ -74,9 +74,7 @@ def run(environ: Environ) -> None:
             return
     request_id = new_id()
     reason = "event"
-    # Inside a `run`, which asks by itself, somebody has to look whose event it is.
-    can_relay = len(raw) <= MAX_EVENT and b"FEISHUPERM_RUN" not in environ
-    if not kind and can_relay and is_spelled(PERMISSION, raw):
+    if not kind and can_relay(raw, environ):
         project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
         try:
             path = socket_path(environ)
@@ -92,6 +90,15 @@ def run(environ: Environ) -> None:
     from feishuperm.commands.hook import handle
 
     write_all(1, handle(raw, request_id.decode(), reason, kind))
+
+
+def can_relay(raw: bytes, environ: Environ) -> bool:
+    """Whether it is a permission request that the server takes as it is.
+
+    Inside a `run`, which asks by itself, somebody has to look whose event it is.
+    """
+    is_alone = b"FEISHUPERM_RUN" not in environ
+    return len(raw) <= MAX_EVENT and is_alone and is_spelled(PERMISSION, raw)
 
 
 # To a person who types it: this is no command for people.

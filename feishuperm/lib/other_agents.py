@@ -62,8 +62,8 @@ def _marked(fields: dict[str, Any], environ: Environ) -> str:
     names = {b'"%s"' % name.encode(errors="replace") for name in fields}
     transcript = str(fields.get("transcript_path")).encode(errors="replace")
     for agent, _, marks in AGENTS[:-1]:
-        folders = [mark for mark in marks if mark.startswith(b"/")]
-        if not names.isdisjoint(marks) or any(part in transcript for part in folders):
+        is_there = any(mark in transcript for mark in marks if mark.startswith(b"/"))
+        if is_there or not names.isdisjoint(marks):
             return agent
     version = str(fields.get("session_id"))[UUID_VERSION : UUID_VERSION + 1]
     if "model" in fields and version == "7":

@@ -260,12 +260,8 @@ def _finder(
     return find
 
 
-def _shaped(text: str, match: re.Match[str], kind: int = SHAPE) -> Span:
-    return *match.span(match.lastgroup or 0), kind
-
-
-def _written_out(text: str, match: re.Match[str]) -> Span:
-    return _shaped(text, match, NAMED)
+def _shaped(text: str, match: re.Match[str]) -> Span:
+    return *match.span(match.lastgroup or 0), SHAPE
 
 
 def _short_token(text: str, match: re.Match[str]) -> Span:
@@ -282,10 +278,6 @@ def _bot(text: str, match: re.Match[str]) -> Span:
     return (
         (match.start() - number, match.end(), SHAPE) if 8 <= number <= 10 else NOTHING
     )
-
-
-def _openssl(text: str, match: re.Match[str]) -> Span:
-    return _shaped(text, match, SURE if match["option"] else SHAPE)
 
 
 def _web_token(text: str, match: re.Match[str]) -> Span:
@@ -548,13 +540,15 @@ FINDERS: dict[str, Finder] = {
     "tokens": _finder(_TOKEN, _shaped),
     "short tokens": _finder(_SHORT_TOKEN, _short_token),
     "bots": _finder(_BOT, _bot),
-    "openssl": _finder(_OPENSSL, _openssl),
+    "openssl": _finder(
+        _OPENSSL, lambda _, m: (*m.span("value"), SURE if m["option"] else SHAPE)
+    ),
     "web tokens": _finder(_JWT, _web_token),
     "addresses": _finder(_ADDRESS, _shaped, in_lower=True),
     "userinfo": _finder(_USERINFO, _userinfo),
     "schemes": _finder(_SCHEME, _scheme, in_lower=True),
     "private keys": _finder(_PRIVATE_KEY, _private_key),
-    "written": _finder(_WRITTEN, _written_out, in_lower=True),
+    "written": _finder(_WRITTEN, lambda _, m: (*m.span("value"), NAMED), in_lower=True),
     "named": _finder(_WORD, _named_value, in_lower=True),
     "programs": _programs,
     "stores": _stores,

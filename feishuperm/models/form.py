@@ -59,30 +59,23 @@ DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})")
 # Questions.
 
 
-class Question(NamedTuple):
-    """One question, whatever shape it came in."""
-
-    text: str
-    header: str
-    options: tuple[tuple[str, str], ...]  # label, description
-    multiple: bool
-
-
-def read_questions(questions: object) -> list[Question]:
-    """The questions that can be asked; what has no text is left out."""
+def read_questions(questions: object) -> list[Field]:
+    """The questions that can be asked, as fields; what has no text is left out."""
+    listed = questions if isinstance(questions, list) else ()
+    entries = [entry for entry in listed if text_at(entry, "question")]
     return [
-        Question(
+        Field(
+            f"q{number}",
+            "many" if entry.get("multiSelect") is True else "one",
             text_at(entry, "question"),
-            text_at(entry, "header"),
-            tuple(
-                (text_at(row, "label"), text_at(row, "description"))
+            heading=text_at(entry, "header"),
+            options=tuple(
+                Option(text_at(row, "label"), text_at(row, "description"))
                 for row in list_at(entry, "options")
                 if text_at(row, "label")
             ),
-            entry.get("multiSelect") is True,
         )
-        for entry in (questions if isinstance(questions, list) else ())
-        if text_at(entry, "question")
+        for number, entry in enumerate(entries)
     ]
 
 
@@ -95,19 +88,19 @@ def parse_answers(
     join several ones; a question without an answer is left out.
     """
     answers: dict[str, str] = {}
-    for number, question in enumerate(read_questions(questions)):
+    for question in read_questions(questions):
         offered = {in_form(label): label for label, _ in question.options}
-        chosen = [in_form(value) for value in form.get(f"q{number}", ())]
+        chosen = [in_form(value) for value in form.get(question.name, ())]
         if not offered.keys() >= set(chosen):
             return msg("One choice was not offered. Please choose again.")
-        own = " ".join(form.get(f"q{number}_other", ())).strip()
+        own = " ".join(form.get(f"{question.name}_other", ())).strip()
         labels = [offered[value] for value in chosen]
-        if question.multiple:
+        if question.type == "many":
             answer = ", ".join([*labels, own] if own else labels)
         else:
             answer = own or "".join(labels[:1])
         if answer:
-            answers[question.text] = answer
+            answers[question.label] = answer
     return answers or msg("Answer at least one question.")
 
 
@@ -133,7 +126,7 @@ class Entry(NamedTuple):
     rules: dict[str, Any]
     type: str
     required: bool
-    options: tuple[tuple[str, str], ...] = ()  # value, what it is called
+    options: tuple[Option, ...] = ()
 
     @property
     def title(self) -> str:
@@ -196,7 +189,7 @@ def _limits_fit(rules: dict[str, Any]) -> bool:
     )
 
 
-def _options(rules: object) -> tuple[tuple[str, str], ...]:
+def _options(rules: object) -> tuple[Option, ...]:
     """The choices, none where they are not plain texts, each known from the others."""
     if not isinstance(rules, dict):
         return ()
@@ -210,7 +203,7 @@ def _options(rules: object) -> tuple[tuple[str, str], ...]:
         return ()
     if not 0 < len(set(map(in_form, values))) == len(values) <= MAX_OPTIONS:
         return ()
-    return tuple(zip(values, [*names, *([""] * len(values))]))
+    return tuple(map(Option, values, [*names, *([""] * len(values))]))
 
 
 def _texts(values: object) -> list[str] | None:
@@ -242,8 +235,7 @@ def _field(name: str, entry: Entry, say: Say) -> Field:
         return Field(name, "one", label, hint, hint, options, value)
     if entry.options:
         value = text_at(entry.rules, "default")
-        options = tuple(Option(*option) for option in entry.options)
-        return Field(name, entry.type, label, hint, hint, options, value)
+        return Field(name, entry.type, label, hint, hint, entry.options, value)
     value = "" if default is None or isinstance(default, (list, dict)) else str(default)
     return Field(name, "text", label, hint, value=value[:TEXT_LIMIT])
 

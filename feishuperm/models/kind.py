@@ -24,7 +24,6 @@ from feishuperm.models.ask import (
     Answer,
     Field,
     Offer,
-    Option,
 )
 from feishuperm.models.decision import Decision
 from feishuperm.models.form import (
@@ -209,11 +208,6 @@ def _permission_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     return (*reason, Field(COMMAND, "lines", say("Changed command"), value=command))
 
 
-def _plan(*asked: object) -> Decision:
-    # An empty updatedInput is what makes the client leave plan mode.
-    return Decision.allow(updated_input={})
-
-
 def _question(
     action: Action, tool_input: ToolInput, answer: Answer, say: Say
 ) -> Decision | str:
@@ -222,10 +216,6 @@ def _question(
         return answers
     # The client wants the questions repeated in full beside the answers.
     return Decision.allow(updated_input={**tool_input, "answers": answers})
-
-
-def _denied(*asked: object) -> Decision:
-    return Decision.said("PermissionDenied", {"retry": True})
 
 
 def _next(
@@ -254,36 +244,18 @@ def _form(
     return Decision.said("Elicitation", said)
 
 
-def _no_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    return ()
-
-
 def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     fields: list[Field] = []
-    for number, question in enumerate(read_questions(tool_input.get("questions"))):
-        many = question.multiple
-        added, instead = (
-            msg("Added to the choices above"),
-            msg("Replaces the choice above"),
-        )
-        hint = say(added if many else instead) if question.options else ""
-        fields += (
-            Field(
-                f"q{number}",
-                "many" if many else "one",
-                question.text,
-                heading=question.header,
-                options=tuple(Option(*option) for option in question.options),
-            ),
-            Field(
-                f"q{number}_other",
-                label=say("Other (in your own words)"),
-                hint=hint,
-            ),
-        )
+    added, instead = msg("Added to the choices above"), msg("Replaces the choice above")
+    for question in read_questions(tool_input.get("questions")):
+        hint = say(added if question.type == "many" else instead)
+        own = say("Other (in your own words)")
+        hint = hint if question.options else ""
+        fields += (question, Field(f"{question.name}_other", label=own, hint=hint))
     return (*fields, *_reason(tool_input, say))
 
 
+RETRY = Decision.said("PermissionDenied", {"retry": True})
 SILENT_DENIAL = Decision.other({}, denies=True)
 NEXT_NOTE = msg(
     "Claude is told that this text came from outside the session and was not typed in "
@@ -331,7 +303,9 @@ KINDS = {row.name: row for row in (
                           words=True),
             INTERRUPT,
         ),
-        _reason, _plan, noun=msg("Plan"), content="plan",
+        # An empty updatedInput is what makes the client leave plan mode.
+        _reason, lambda *_: Decision.allow(updated_input={}),
+        noun=msg("Plan"), content="plan",
     ),
     Kind(
         "next", frozenset(), msg("Claude Code is done. What next?"),
@@ -355,7 +329,8 @@ KINDS = {row.name: row for row in (
             DENY._replace(label=msg("Leave it refused"), done=msg("It stays refused"),
                           message=msg("It stays refused"), message_reason="", reads=()),
         ),
-        _no_fields, _denied, SILENT_DENIAL, expired="", event="PermissionDenied",
+        lambda *_: (), lambda *_: RETRY, SILENT_DENIAL, expired="",
+        event="PermissionDenied",
         at_zero="stands", lapsed=msg("Timed out, still refused"), blocks_terminal=True,
     ),
     Kind(
@@ -388,22 +363,17 @@ def offers(
 
     Without `grants` only those that refuse.
     """
-    names = tuple(field.name for field in fields)
-    return tuple(
-        Offer(
-            row.name,
-            say(row.label),
-            say(row.submit or row.label),
-            row.look,
-            row.key,
-            tuple(name for name in names if name != REASON)
-            if row.reads == ("*",)
-            else tuple(name for name in row.reads if name in names),
-            row.needs,
-            grants=not row.message,
-            words=row.words,
-        )
-        for row in kind.actions
-        if not row.tools or (tool in row.tools and set(row.reads) <= set(names))
-        if grants or row.message
-    )
+    names = [field.name for field in fields]
+    offered = []
+    for row in kind.actions:
+        if row.tools and not (tool in row.tools and set(row.reads) <= set(names)):
+            continue
+        if not grants and not row.message:
+            continue
+        taken = tuple(name for name in row.reads if name in names)
+        if row.reads == ("*",):
+            taken = tuple(name for name in names if name != REASON)
+        label, submit = say(row.label), say(row.submit or row.label)
+        offer = Offer(row.name, label, submit, row.look, row.key, taken, row.needs)
+        offered.append(offer._replace(grants=not row.message, words=row.words))
+    return tuple(offered)

@@ -14,6 +14,7 @@ from feishuperm.errors import SettingError, UsageError
 from feishuperm.gateway.redis_store import RedisStore, StoreRefusal
 from feishuperm.gateway.store import FileStore
 from feishuperm.lib import log as logging
+from feishuperm.lib.log import Log
 from feishuperm.models.settings import Settings
 
 APP = {
@@ -90,7 +91,7 @@ def test_gateway_without_an_app_does_not_start(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway, "load_settings", lambda: Settings({}))
-    monkeypatch.setattr(gateway.logging, "configure", lambda **options: None)
+    monkeypatch.setattr(gateway.logging, "obey", lambda *_, **options: None)
     with pytest.raises(UsageError, match="FEISHU_APP_ID"):
         gateway.main([])
 
@@ -137,7 +138,7 @@ def test_gateway_gives_everything_back_and_says_why_it_was_refused(
     monkeypatch.setattr(gateway, "Gateway", Recorded)
     monkeypatch.setattr(gateway, "load_settings", lambda: Settings(APP))
     hidden: list[str] = []
-    monkeypatch.setattr(gateway.logging, "configure", lambda **options: None)
+    monkeypatch.setattr(gateway.logging, "_LOG", Log())
     monkeypatch.setattr(gateway.logging, "hide", hidden.append)
     if refusal is None:
         assert gateway.main([]) == 0
