@@ -22,7 +22,7 @@ from feishuperm import __version__
 from feishuperm.app.api import app_of
 from feishuperm.app.health import FAIL, OK, WARN, Finding, fail, ok, warn
 from feishuperm.errors import FeishupermError, FileError, SettingError, UsageError
-from feishuperm.lib import enrolment, feishu
+from feishuperm.lib import enrolment, feishu, program
 from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.config import (
     SHARED_SETTINGS,
@@ -38,13 +38,6 @@ from feishuperm.lib.display import one_line
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.language import translate
 from feishuperm.lib.post import Reply, post_json
-from feishuperm.lib.program import (
-    hook_output,
-    permission_event,
-    self_command,
-    start_hook,
-    typed_command,
-)
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.fields import decoded, part_at
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
@@ -79,11 +72,12 @@ class DoctorContext:
         self.status: dict[str, Any] | None = None
         self.date = ""  # of Feishu's answer
         self.texts: dict[str, str] = {}  # Claude Code's settings, by path
-        program = self.manifest.record("program")
-        self.archive = str(program.get("archive", ""))
+        record = self.manifest.record("program")
+        self.archive = str(record.get("archive", ""))
         data = read_bytes(self.archive, MAX_ARCHIVE) or b""
-        self.intact = not program or digest(data) == program["sha256"]
-        self.program = typed_command(next(iter(program.get("links", [])), ""), environ)
+        self.intact = not record or digest(data) == record["sha256"]
+        link = next(iter(record.get("links", [])), "")
+        self.program = program.typed_command(link, environ)
 
     def note_date(self, reply: Reply) -> Reply:
         self.date = reply.headers.get("date", "")
@@ -137,7 +131,7 @@ def check_python(here: DoctorContext) -> Iterator[Finding]:
         yield ok(python)
     else:
         # By the Python this runs on: the pinned one would be the one to start it.
-        fix = shlex.join(self_command("install")) if here.intact else FILE_FIRST
+        fix = shlex.join(program.self_command("install")) if here.intact else FILE_FIRST
         text = msg("{}, named in {}, does not run or is too old", python, path)
         yield fail(text, fix)
 
@@ -346,10 +340,10 @@ def missing_program(command: str, environ: Mapping[str, str]) -> str:
     while "=" in words[0].partition("/")[0]:
         name, _, value = words.pop(0).partition("=")
         path = value if name == "PATH" else path
-    program = words[0].replace("$HOME", environ.get("HOME", ""))
-    if program.startswith("~/"):
-        program = environ.get("HOME", "") + program[1:]
-    return "" if shutil.which(program, path=path) else program
+    named = words[0].replace("$HOME", environ.get("HOME", ""))
+    if named.startswith("~/"):
+        named = environ.get("HOME", "") + named[1:]
+    return "" if shutil.which(named, path=path) else named
 
 
 def check_mode(here: DoctorContext) -> Iterator[Finding]:
@@ -392,8 +386,8 @@ def check_server(here: DoctorContext) -> Iterator[Finding]:
         here.status = settled_status()
     except NotRunningError as error:
         pid = server.background_pid(here.environ)
-        program = here.manifest.record("service").get("program", "-")
-        if server.is_server(pid, program):
+        link = here.manifest.record("service").get("program", "-")
+        if server.is_server(pid, link):
             yield fail(msg("{}, though process {} is there", error, pid), RESTART)
         else:
             yield fail(message_of(error), INSTALL)
@@ -458,11 +452,13 @@ def check_loop(here: DoctorContext) -> Iterator[Finding]:
     if here.status is None:
         yield fail(NO_SERVER, INSTALL)
         return
-    event = permission_event(DOCTOR_TOOL, {}, here.project)
-    command = self_command("hook")
+    event = program.permission_event(DOCTOR_TOOL, {}, here.project)
+    command = program.self_command("hook")
     for _, hook in permission_hooks(here)[:1]:  # as Claude Code runs it
         command = ["/bin/sh", "-c", str(hook.entry["command"])]
-    output = hook_output(start_hook(event, here.environ, command), LOOP_SECONDS)
+    output = program.hook_output(
+        program.start_hook(event, here.environ, command), LOOP_SECONDS
+    )
     if DOCTOR_ANSWER in output:
         yield ok(msg("a request went from hook to server and back"))
     elif output:
