@@ -22,17 +22,8 @@ from feishuperm import __version__
 from feishuperm.app.api import app_of
 from feishuperm.app.health import FAIL, OK, WARN, Finding, fail, ok, warn
 from feishuperm.errors import FeishupermError, FileError, SettingError, UsageError
-from feishuperm.lib import enrolment, feishu, program
+from feishuperm.lib import config, enrolment, feishu, program
 from feishuperm.lib import settings_editor as editor
-from feishuperm.lib.config import (
-    SHARED_SETTINGS,
-    claude_settings,
-    config_path,
-    find_key,
-    load_settings,
-    read_config,
-    state_dir,
-)
 from feishuperm.lib.control import NotRunningError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.files import read_bytes
@@ -67,8 +58,8 @@ class DoctorContext:
         self.environ = environ
         self.project = project
         self.manifest = Manifest(environ)
-        self.settings: Settings = load_settings(environ, lenient=True)
-        self.config = config_path(environ)
+        self.settings: Settings = config.load_settings(environ, lenient=True)
+        self.config = config.config_path(environ)
         self.status: dict[str, Any] | None = None
         self.date = ""  # of Feishu's answer
         self.texts: dict[str, str] = {}  # Claude Code's settings, by path
@@ -90,14 +81,14 @@ class DoctorContext:
 
     def settings_paths(self) -> list[str]:
         """The files Claude Code reads, the strongest last."""
-        paths = claude_settings(self.project, self.environ).values()
+        paths = config.claude_settings(self.project, self.environ).values()
         return list(dict.fromkeys(paths))  # at home, the first two are one
 
     def register(self, path: str) -> str:
         """What writes feishuperm's hook again to a settings file of Claude Code."""
         if path == self.settings_paths()[0]:
             return INSTALL
-        shared = " --shared" if path.endswith(SHARED_SETTINGS) else ""
+        shared = " --shared" if path.endswith(config.SHARED_SETTINGS) else ""
         return f"cd {shlex.quote(self.project)} && {INSTALL} --project{shared}"
 
     def typed(self, fix: str) -> str:
@@ -155,7 +146,7 @@ def check_file(here: DoctorContext) -> Iterator[Finding]:
 def check_config(here: DoctorContext) -> Iterator[Finding]:
     path = here.config
     try:
-        values = read_config(path)
+        values = config.read_config(path)
     except UsageError as error:
         yield fail(message_of(error), edit(path))
         return
@@ -167,12 +158,12 @@ def check_config(here: DoctorContext) -> Iterator[Finding]:
             if given:
                 yield fail(msg("in the environment, {}", error), f"unset {key}")
             else:
-                text = msg("{}, line {}: {}", path, find_key(path, key), error)
+                text = msg("{}, line {}: {}", path, config.find_key(path, key), error)
                 yield fail(text, edit(path))
     for key in values:
         if key.startswith(OUR_KEYS) and key not in BY_KEY:
             near = difflib.get_close_matches(key, BY_KEY, 1, 0.0)[0]
-            line = find_key(path, key)
+            line = config.find_key(path, key)
             text = msg("{}, line {}: unknown setting {}", path, line, key)
             yield warn(text, edit(path, msg("did you mean {}?", near)))
     if not os.path.exists(path):
@@ -220,7 +211,9 @@ def check_together(here: DoctorContext) -> Iterator[Finding]:
 
 def check_state(here: DoctorContext) -> Iterator[Finding]:
     """Anyone who can write to the folder of keys and records could replace them."""
-    yield private(state_dir(here.environ), 0o022, "XDG_STATE_HOME", "chmod 700 {}")
+    yield private(
+        config.state_dir(here.environ), 0o022, "XDG_STATE_HOME", "chmod 700 {}"
+    )
 
 
 def private(path: str, mask: int, key: str, repair: str) -> Finding:
