@@ -30,18 +30,7 @@ from feishuperm.models.names import (
     QUESTION_TOOL,
     SUPERVISOR_PROGRAM,
 )
-from feishuperm.setup.steps import (
-    Manifest,
-    Record,
-    Step,
-    check_writable,
-    digest,
-    make_folder,
-    missing_folders,
-    own_commands,
-    remove_file,
-    remove_folders,
-)
+from feishuperm.setup import steps
 from feishuperm.wire import KINDS
 
 HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
@@ -319,12 +308,12 @@ class Edit(NamedTuple):
     gone: list[str]  # rules that it takes out
 
 
-class ClaudeStep(Step):
+class ClaudeStep(steps.Step):
     """Puts hooks with their commands, values and rules into one settings file."""
 
     def __init__(
         self,
-        manifest: Manifest,
+        manifest: steps.Manifest,
         path: str,
         hooks: Iterable[tuple[Registration, str]],
         values: Values = NOTHING,
@@ -343,13 +332,13 @@ class ClaudeStep(Step):
         self.name = f"settings:{path}"
         super().__init__(manifest)
         self.path = path
-        key = digest(os.fsencode(path))[:16]
+        key = steps.digest(os.fsencode(path))[:16]
         self.backup = os.path.join(manifest.folder, "backups", f"{key}-settings.json")
         self.hooks, self.values, self.absent = list(hooks), values, absent
         self.rules, self.away_rules, self.brief = rules, away_rules, brief
         self.away, self.away_values = away, away_values
         # Every command that an install may have written, this one included.
-        earlier = own_commands(manifest.record("program"))
+        earlier = steps.own_commands(manifest.record("program"))
         commands = [command for _, command in self.hooks]
         self.own = sorted({*earlier, *self.record.get("commands", []), *commands})
 
@@ -357,7 +346,7 @@ class ClaudeStep(Step):
         edit = self.edit()
         if edit.before == edit.after:
             return []
-        check_writable(self.path)
+        steps.check_writable(self.path)
         return edit.rows or [msg("repair feishuperm's entries in {}", self.path)]
 
     def edit(self) -> Edit:
@@ -435,10 +424,10 @@ class ClaudeStep(Step):
             return
         data = editor.encode(edit.after)
         self.manifest.save(self.name, self._new_record(edit, data))
-        make_folder(os.path.dirname(os.path.realpath(self.path)))
+        steps.make_folder(os.path.dirname(os.path.realpath(self.path)))
         write_atomic(self.path, data)
 
-    def _new_record(self, edit: Edit, data: bytes) -> Record:
+    def _new_record(self, edit: Edit, data: bytes) -> steps.Record:
         """How to come back; the base is the file as it would be without us."""
         old = self.record
         kept = [v for v in old.get("values", []) if tuple(v[0]) not in self.away_values]
@@ -448,23 +437,23 @@ class ClaudeStep(Step):
             "commands": self.own,
             "rules": sorted(rules),
         }
-        if digest(edit.before.encode()) in old.get("written", ()):
-            return {**old, **common, "written": [*old["written"], digest(data)]}
+        if steps.digest(edit.before.encode()) in old.get("written", ()):
+            return {**old, **common, "written": [*old["written"], steps.digest(data)]}
         earlier = (read_bytes(self.backup) or b"").decode() if old else ""
         base = without_us(edit.before, {**old, "commands": self.own}, earlier)
-        make_folder(os.path.dirname(self.backup))
+        steps.make_folder(os.path.dirname(self.backup))
         write_atomic(self.backup, base.encode(), 0o600)
         return {
             **common,
             "path": self.path,
             "existed": os.path.exists(self.path),
             "backup": self.backup,
-            "written": [digest(data)],
-            "folders": missing_folders(os.path.dirname(self.path)),
+            "written": [steps.digest(data)],
+            "folders": steps.missing_folders(os.path.dirname(self.path)),
         }
 
 
-def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
+def written_hooks(record: steps.Record, own: Iterable[str]) -> list[Registration]:
     """Our entries in a recorded settings file; none when it is unreadable."""
     text, own = settings_text(record["path"]), {*own, *record.get("commands", [])}
     return [
@@ -498,25 +487,25 @@ def take_out(
     return text
 
 
-def without_us(text: str, record: Record, base: str = "") -> str:
+def without_us(text: str, record: steps.Record, base: str = "") -> str:
     """A settings text without all that a record says is ours."""
     hooks = own_hooks(text, record.get("commands", []))
     rules, values = record.get("rules", []), record.get("values", [])
     return take_out(text, hooks, rules, values, base)
 
 
-def undo_claude(record: Record) -> list[str]:
+def undo_claude(record: steps.Record) -> list[str]:
     """Bring a settings file back. Raises FeishupermError and then changes nothing."""
     path = record["path"]
     data, base = read_bytes(path), read_bytes(record["backup"])
     if data is None:
         return []
-    if base is not None and digest(data) in record["written"]:
+    if base is not None and steps.digest(data) in record["written"]:
         if record["existed"]:
             write_atomic(path, base)
             return [msg("restored {}", path)]
-        remove_file(os.path.realpath(path))
-        remove_folders(record.get("folders", []))
+        steps.remove_file(os.path.realpath(path))
+        steps.remove_folders(record.get("folders", []))
         return [msg("removed {}", path)]
     try:
         text = editor.decode(data)

@@ -22,29 +22,13 @@ from feishuperm import __version__
 from feishuperm.app.api import app_of
 from feishuperm.app.health import FAIL, OK, WARN, Finding, fail, ok, warn
 from feishuperm.errors import FeishupermError, FileError, SettingError, UsageError
-from feishuperm.lib import enrolment, feishu
+from feishuperm.lib import config, enrolment, feishu, program
 from feishuperm.lib import settings_editor as editor
-from feishuperm.lib.config import (
-    SHARED_SETTINGS,
-    claude_settings,
-    config_path,
-    find_key,
-    load_settings,
-    read_config,
-    state_dir,
-)
 from feishuperm.lib.control import NotRunningError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.language import translate
 from feishuperm.lib.post import Reply, post_json
-from feishuperm.lib.program import (
-    hook_output,
-    permission_event,
-    self_command,
-    start_hook,
-    typed_command,
-)
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.fields import decoded, part_at
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
@@ -74,16 +58,17 @@ class DoctorContext:
         self.environ = environ
         self.project = project
         self.manifest = Manifest(environ)
-        self.settings: Settings = load_settings(environ, lenient=True)
-        self.config = config_path(environ)
+        self.settings: Settings = config.load_settings(environ, lenient=True)
+        self.config = config.config_path(environ)
         self.status: dict[str, Any] | None = None
         self.date = ""  # of Feishu's answer
         self.texts: dict[str, str] = {}  # Claude Code's settings, by path
-        program = self.manifest.record("program")
-        self.archive = str(program.get("archive", ""))
+        record = self.manifest.record("program")
+        self.archive = str(record.get("archive", ""))
         data = read_bytes(self.archive, MAX_ARCHIVE) or b""
-        self.intact = not program or digest(data) == program["sha256"]
-        self.program = typed_command(next(iter(program.get("links", [])), ""), environ)
+        self.intact = not record or digest(data) == record["sha256"]
+        link = next(iter(record.get("links", [])), "")
+        self.program = program.typed_command(link, environ)
 
     def note_date(self, reply: Reply) -> Reply:
         self.date = reply.headers.get("date", "")
@@ -96,14 +81,14 @@ class DoctorContext:
 
     def settings_paths(self) -> list[str]:
         """The files Claude Code reads, the strongest last."""
-        paths = claude_settings(self.project, self.environ).values()
+        paths = config.claude_settings(self.project, self.environ).values()
         return list(dict.fromkeys(paths))  # at home, the first two are one
 
     def register(self, path: str) -> str:
         """What writes feishuperm's hook again to a settings file of Claude Code."""
         if path == self.settings_paths()[0]:
             return INSTALL
-        shared = " --shared" if path.endswith(SHARED_SETTINGS) else ""
+        shared = " --shared" if path.endswith(config.SHARED_SETTINGS) else ""
         return f"cd {shlex.quote(self.project)} && {INSTALL} --project{shared}"
 
     def typed(self, fix: str) -> str:
@@ -137,7 +122,7 @@ def check_python(here: DoctorContext) -> Iterator[Finding]:
         yield ok(python)
     else:
         # By the Python this runs on: the pinned one would be the one to start it.
-        fix = shlex.join(self_command("install")) if here.intact else FILE_FIRST
+        fix = shlex.join(program.self_command("install")) if here.intact else FILE_FIRST
         text = msg("{}, named in {}, does not run or is too old", python, path)
         yield fail(text, fix)
 
@@ -161,7 +146,7 @@ def check_file(here: DoctorContext) -> Iterator[Finding]:
 def check_config(here: DoctorContext) -> Iterator[Finding]:
     path = here.config
     try:
-        values = read_config(path)
+        values = config.read_config(path)
     except UsageError as error:
         yield fail(message_of(error), edit(path))
         return
@@ -173,12 +158,12 @@ def check_config(here: DoctorContext) -> Iterator[Finding]:
             if given:
                 yield fail(msg("in the environment, {}", error), f"unset {key}")
             else:
-                text = msg("{}, line {}: {}", path, find_key(path, key), error)
+                text = msg("{}, line {}: {}", path, config.find_key(path, key), error)
                 yield fail(text, edit(path))
     for key in values:
         if key.startswith(OUR_KEYS) and key not in BY_KEY:
             near = difflib.get_close_matches(key, BY_KEY, 1, 0.0)[0]
-            line = find_key(path, key)
+            line = config.find_key(path, key)
             text = msg("{}, line {}: unknown setting {}", path, line, key)
             yield warn(text, edit(path, msg("did you mean {}?", near)))
     if not os.path.exists(path):
@@ -226,7 +211,9 @@ def check_together(here: DoctorContext) -> Iterator[Finding]:
 
 def check_state(here: DoctorContext) -> Iterator[Finding]:
     """Anyone who can write to the folder of keys and records could replace them."""
-    yield private(state_dir(here.environ), 0o022, "XDG_STATE_HOME", "chmod 700 {}")
+    yield private(
+        config.state_dir(here.environ), 0o022, "XDG_STATE_HOME", "chmod 700 {}"
+    )
 
 
 def private(path: str, mask: int, key: str, repair: str) -> Finding:
@@ -346,10 +333,10 @@ def missing_program(command: str, environ: Mapping[str, str]) -> str:
     while "=" in words[0].partition("/")[0]:
         name, _, value = words.pop(0).partition("=")
         path = value if name == "PATH" else path
-    program = words[0].replace("$HOME", environ.get("HOME", ""))
-    if program.startswith("~/"):
-        program = environ.get("HOME", "") + program[1:]
-    return "" if shutil.which(program, path=path) else program
+    named = words[0].replace("$HOME", environ.get("HOME", ""))
+    if named.startswith("~/"):
+        named = environ.get("HOME", "") + named[1:]
+    return "" if shutil.which(named, path=path) else named
 
 
 def check_mode(here: DoctorContext) -> Iterator[Finding]:
@@ -392,8 +379,8 @@ def check_server(here: DoctorContext) -> Iterator[Finding]:
         here.status = settled_status()
     except NotRunningError as error:
         pid = server.background_pid(here.environ)
-        program = here.manifest.record("service").get("program", "-")
-        if server.is_server(pid, program):
+        link = here.manifest.record("service").get("program", "-")
+        if server.is_server(pid, link):
             yield fail(msg("{}, though process {} is there", error, pid), RESTART)
         else:
             yield fail(message_of(error), INSTALL)
@@ -458,11 +445,13 @@ def check_loop(here: DoctorContext) -> Iterator[Finding]:
     if here.status is None:
         yield fail(NO_SERVER, INSTALL)
         return
-    event = permission_event(DOCTOR_TOOL, {}, here.project)
-    command = self_command("hook")
+    event = program.permission_event(DOCTOR_TOOL, {}, here.project)
+    command = program.self_command("hook")
     for _, hook in permission_hooks(here)[:1]:  # as Claude Code runs it
         command = ["/bin/sh", "-c", str(hook.entry["command"])]
-    output = hook_output(start_hook(event, here.environ, command), LOOP_SECONDS)
+    output = program.hook_output(
+        program.start_hook(event, here.environ, command), LOOP_SECONDS
+    )
     if DOCTOR_ANSWER in output:
         yield ok(msg("a request went from hook to server and back"))
     elif output:

@@ -80,12 +80,8 @@ class Install:
             say("would {}", row)
         stale = bool(changes) or self.status is None or self.is_stale()
         if stale and not self.options.no_service:
-            how = (
-                msg("would restart it")
-                if self.status
-                else msg("would start the server")
-            )
-            say(how)
+            start, again = msg("would start the server"), msg("would restart it")
+            say(again if self.status else start)
         if not changes:
             say("nothing to change")
         return 0

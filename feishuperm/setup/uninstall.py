@@ -19,23 +19,15 @@ from feishuperm.services import history
 from feishuperm.services.history import Standing
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.rule_writer import RuleWriter
+from feishuperm.setup import steps
 from feishuperm.setup.claude_settings import undo_claude
 from feishuperm.setup.join import undo_gateway
 from feishuperm.setup.service import undo_service
-from feishuperm.setup.steps import (
-    Manifest,
-    Record,
-    own_commands,
-    purge_config,
-    remove_folders,
-    undo_program,
-    undo_slash,
-)
 
-Undo = Callable[[Record], list[str]]
+Undo = Callable[[steps.Record], list[str]]
 
 
-def rehearse(manifest: Manifest, purge: bool) -> None:
+def rehearse(manifest: steps.Manifest, purge: bool) -> None:
     """Say what would be undone."""
     for name, record in manifest.records.items():
         if name != "state" and (name != "config" or purge):
@@ -45,7 +37,7 @@ def rehearse(manifest: Manifest, purge: bool) -> None:
         say("nothing is installed")
 
 
-def purged(manifest: Manifest, environ: Mapping[str, str]) -> list[str]:
+def purged(manifest: steps.Manifest, environ: Mapping[str, str]) -> list[str]:
     """What a purge removes that nobody else could bring back."""
     config = manifest.record("config").get("path") or config_path(environ)
     folders = [config_dir(environ), state_dir(environ)]
@@ -53,7 +45,7 @@ def purged(manifest: Manifest, environ: Mapping[str, str]) -> list[str]:
     return [path for path in (*apart, *folders) if os.path.lexists(path)]
 
 
-def undo(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> bool:
+def undo(manifest: steps.Manifest, purge: bool, environ: Mapping[str, str]) -> bool:
     """Undo every record; whether nothing had to be left.
 
     The program stays as long as a hook in somebody's settings may still name it.
@@ -77,25 +69,25 @@ def undo(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> bool:
 
 
 def order(
-    manifest: Manifest, purge: bool, environ: Mapping[str, str]
+    manifest: steps.Manifest, purge: bool, environ: Mapping[str, str]
 ) -> list[tuple[str, Undo]]:
     """How each kind of record is undone, in order.
 
     The server is stopped while config.env still says where it listens, and the program
     is removed when nothing else has to be read from it.
     """
-    own = own_commands(manifest.record("program"))
+    own = steps.own_commands(manifest.record("program"))
     return [
         ("service", lambda record: undo_service(record, environ)),
         ("gateway", undo_gateway),
-        ("commands", undo_slash),  # in a folder that `settings` may have made
+        ("commands", steps.undo_slash),  # in a folder that `settings` may have made
         ("settings", lambda record: undo_claude({"commands": own, **record})),
-        ("config", purge_config if purge else lambda record: []),
-        ("program", undo_program),
+        ("config", steps.purge_config if purge else lambda record: []),
+        ("program", steps.undo_program),
     ]
 
 
-def clean_up(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> None:
+def clean_up(manifest: steps.Manifest, purge: bool, environ: Mapping[str, str]) -> None:
     """Remove what only an installed program needs, or everything."""
     folder = state_dir(environ)
     records = manifest.records.values()
@@ -106,7 +98,7 @@ def clean_up(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> Non
     if purge:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(config_dir(environ), ignore_errors=True)
-        remove_folders(made)
+        steps.remove_folders(made)
     elif os.path.isdir(folder):
         say("kept: {} and {} (`rm -r` removes them)", config_dir(environ), folder)
 

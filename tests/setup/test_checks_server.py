@@ -164,8 +164,8 @@ def test_request_of_the_doctor_must_come_back_decided(
         asked.append((event["tool_name"], command))
 
     monkeypatch.setitem(CHECKS, "loop", doctor.check_loop)
-    monkeypatch.setattr(doctor, "start_hook", start)
-    monkeypatch.setattr(doctor, "hook_output", lambda hook, seconds: output)
+    monkeypatch.setattr(doctor.program, "start_hook", start)
+    monkeypatch.setattr(doctor.program, "hook_output", lambda hook, seconds: output)
     assert states(patient, "loop") == state
     assert asked == [(DOCTOR_TOOL, ["/bin/sh", "-c", "feishuperm-hook"])]
 

@@ -34,8 +34,10 @@ def undone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         rows.append(record["path"])
         return []
 
-    for name in ("undo_service", "undo_claude", "purge_config", "undo_program"):
+    for name in ("undo_service", "undo_claude"):
         monkeypatch.setattr(uninstall, name, note)
+    for name in ("purge_config", "undo_program"):
+        monkeypatch.setattr(uninstall.steps, name, note)
     return rows
 
 
