@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from functools import partial
 
 from feishuperm.errors import FeishupermError, UsageError
@@ -36,11 +37,11 @@ def main(args: list[str]) -> int:
     # A closed descriptor has no stream at all.
     nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     screen = Screen(sys.stdout or nowhere, sys.stderr or nowhere, options.json)
-    trust = Trust(os.environ)
-    manager = ConfigManager(os.environ, screen.warn, trust.covers)
+    manager = ConfigManager(os.environ, screen.warn, Trust(os.environ).covers)
     root = manager.project_root(os.getcwd())
     config = manager.load_project_config(root, for_sdk=False)
-    chosen = [*_claude_options(options), *_sources(config.root, trust, screen), *extra]
+    sources = _sources(root, manager.is_trusted, screen)
+    chosen = [*_claude_options(options), *sources, *extra]
     claude = _claude()
     try:  # a command callback may well be our own hook, which must do nothing here
         lock = RunLock()
@@ -59,12 +60,12 @@ def main(args: list[str]) -> int:
         lock.remove()
 
 
-def _sources(root: str, trust: Trust, screen: Screen) -> list[str]:
+def _sources(root: str, covers: Callable[[str], bool], screen: Screen) -> list[str]:
     """What keeps the client from obeying a project that nobody has looked at.
 
     In print mode it asks nobody, and runs a clone's hooks and MCP servers.
     """
-    if trust.covers(root):
+    if covers(root):
         return []
     if any(os.path.lexists(os.path.join(root, name)) for name in NAMES):
         screen.warn(

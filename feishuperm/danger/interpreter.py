@@ -441,20 +441,17 @@ class ShellState:
                 if operator == ">&" and re.fullmatch(r"[0-9]+-?|-", path):
                     continue
                 socket = _SOCKET.fullmatch(path)
-                if socket:
-                    self._connects(socket[1], command, flow)
+                if socket:  # a shell on it does what the host says
+                    host = socket[1]
+                    self.note("fact.host", host)
+                    first = command.words[0].plain() if command.words else ""
+                    if host not in LOCAL and first in ("exec", "sh", "bash", "zsh"):
+                        self.note("danger.downloaded", host)
+                    self.leaks(flow, host)
                     continue
                 appends = operator in (">>", "&>>")
                 self.writes(path, appends)
                 self.keep(path, flow, appends)
-
-    def _connects(self, host: str, command: Command, flow: Output) -> None:
-        """`> /dev/tcp/host/port`: a shell on it does what the host says."""
-        self.note("fact.host", host)
-        first = command.words[0].plain() if command.words else ""
-        if host not in LOCAL and first in ("exec", "sh", "bash", "zsh"):
-            self.note("danger.downloaded", host)
-        self.leaks(flow, host)
 
     def keep(self, path: str, flow: Output, appends: bool = False) -> None:
         """Remember what is in a file, and where that comes from."""

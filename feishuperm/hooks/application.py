@@ -19,7 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 
 from feishuperm.hooks.config_manager import ConfigManager
 from feishuperm.hooks.hook_manager import HookManager
@@ -56,7 +56,6 @@ class Interactive:
     ) -> None:
         self.warn = warn
 
-        @lru_cache  # like `Trust`, it looks once
         def covers(root: str) -> bool:
             from feishuperm.hooks.trust import Trust  # most projects need none
 

@@ -117,7 +117,7 @@ class ConfigManager:
     ) -> None:
         self.environ = environ
         self.warn = warn
-        self.trust = trust
+        self.trust = cache(trust) if trust else None  # each folder is looked at once
         self._settings = cache(lambda root: list(self._read_settings(root)))
 
     def project_root(self, cwd: str) -> str:

@@ -49,17 +49,14 @@ MAX_FILE = 4 << 20
 
 
 class Trust:
-    """What is trusted, for one process: each folder is looked at once."""
+    """What is trusted, by either record."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
-        self._seen: dict[str, bool] = {}
 
     def covers(self, root: str) -> bool:
         """Whether a project's files may take effect."""
-        if root not in self._seen:
-            self._seen[root] = self.by_claude(root) or self.by_content(root)
-        return self._seen[root]
+        return self.by_claude(root) or self.by_content(root)
 
     def by_claude(self, root: str) -> bool:
         """Whether Claude Code's own dialog was answered with yes for this folder."""

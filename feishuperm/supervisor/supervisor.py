@@ -102,9 +102,6 @@ class Supervisor:
             return None
         if self.environ.get(reviewer.RECURSION) or event.still_working():
             return event.allow()
-        return self._supervise(event)
-
-    def _supervise(self, event: Event) -> dict[str, Any] | None:
         if not SESSION.fullmatch(event.session_id):
             self._log("an event without a usable session id, allowed", "warning")
             return event.allow(notice=self._text(MISSING))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,19 +13,10 @@ from feishuperm.hooks.headless import Screen
 from tests.tables import every_row
 
 
-class Trusting:
-    def __init__(self, covered: bool) -> None:
-        self._covered = covered
-
-    def covers(self, root: str) -> bool:
-        return self._covered
-
-
 def sources(root: Path, covered: bool) -> tuple[list[str], str]:
     told = io.StringIO()
-    trust: Any = Trusting(covered)
     screen = Screen(io.StringIO(), told, False)
-    return run._sources(str(root), trust, screen), told.getvalue()
+    return run._sources(str(root), lambda root: covered, screen), told.getvalue()
 
 
 def test_project_that_nobody_trusted_has_no_say_and_that_is_told(
