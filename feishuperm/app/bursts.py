@@ -99,7 +99,9 @@ class BurstRow:
         """The button of that look, if a row is enough to tap it."""
         for offer in self.ask.actions:
             if offer.look == look and not offer.needs and not offer.confirm:
-                return offer if look == NO or self._is_plain() else None
+                hides = self.ask.partial or self.ask.masked
+                is_plain = not hides and len(self._whole()) <= WORDS
+                return offer if look == NO or is_plain else None
         return None
 
     def offers(self) -> list[Offer]:
@@ -108,10 +110,6 @@ class BurstRow:
     def is_for_all(self, look: str) -> bool:
         """Whether "all" covers it: what is dangerous is allowed by itself or not."""
         return self.offer(look) is not None and (look == NO or not self.ask.dangers)
-
-    def _is_plain(self) -> bool:
-        hides = self.ask.partial or self.ask.masked
-        return not hides and len(self._whole()) <= WORDS
 
     def answer(self, action: str, who: str, surface: str) -> Answer:
         return Answer(self.ask.id, action, {}, surface, who, self.ask.digest)
@@ -334,8 +332,14 @@ class Burst:
         message_id = result.data.get("message_id") if result.ok else None
         if isinstance(message_id, str) and not self.message_id:
             self.message_id = message_id
+        owner = self.receiver if self.machine else ""
+        about = self.nonce, self.message_id, True, self.machine, owner, True
         for row in new:
-            self._on_row_sent(row, result)
+            announcement, row.announcement = row.announcement, None
+            if announcement is not None:  # else another change was out before
+                self._host.report_row(announcement, result)
+            if result.ok and row.outcome is None:
+                self._host.keep_row(OpenCard(row.ask, *about))
         if was_leaving and self.is_due:  # something changed while it left
             self._host.later(GATHER_SECONDS, self._draw)
         if not result.ok:
@@ -347,13 +351,3 @@ class Burst:
             self._host.burst_over(self)
         else:
             self.watch()
-
-    def _on_row_sent(self, row: BurstRow, result: Result) -> None:
-        announcement, row.announcement = row.announcement, None
-        if announcement is not None:
-            self._host.report_row(announcement, result)
-        if result.ok and row.outcome is None:
-            self._host.keep_row(
-                OpenCard(row.ask, self.nonce, self.message_id, True,
-                         self.machine, self.receiver if self.machine else "", True)
-            )  # fmt: skip

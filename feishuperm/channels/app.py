@@ -679,7 +679,10 @@ class AppChannel(Channel):
         wrong = unoffered(card, answer.action)
         if wrong:
             return toast("error", self.say(wrong))
-        return self._receipt(card, self.approvals.answer(answer))
+        receipt, lost = self.approvals.answer(answer), None
+        if self._clock() >= self._back_by:
+            lost = self._record(card.ask, gone(card.ask, self._wall()))
+        return receipt_toast(card, receipt, self._name, (self._missing(), lost))
 
     async def _answer_rows(self, answers: list[Answer]) -> list[Receipt]:
         receipts = map(self.approvals.answer, answers)
@@ -731,11 +734,6 @@ class AppChannel(Channel):
     def _drawn(self, card: OpenCard, ask: Ask) -> dict[str, Any]:
         """The card of a pending request as it looks now."""
         return open_card(card._replace(ask=ask), self._page(ask.id))
-
-    def _receipt(self, card: OpenCard, receipt: Receipt) -> dict[str, Any]:
-        is_late = self._clock() >= self._back_by
-        lost = self._record(card.ask, gone(card.ask, self._wall())) if is_late else None
-        return receipt_toast(card, receipt, self._name, (self._missing(), lost))
 
     def _missing(self) -> str:
         """What is said of a request that is not here: not yet, or not any more."""

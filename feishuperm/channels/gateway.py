@@ -225,7 +225,13 @@ class GatewayChannel(Channel):
         else:
             self._asks[ask.id] = pending
             self._send_ask(pending, ask)
-            self._later(SHOWN_SECONDS, lambda: self._give_up(pending))
+
+            def give_up() -> None:
+                """A card that leaves later counts again, if that is of use still."""
+                if self._asks.get(pending.id) is pending and pending.state == SENT:
+                    pending.fail("the gateway did not show it in time")
+
+            self._later(SHOWN_SECONDS, give_up)
 
     def _send_again(self, pending: Pending) -> None:
         ask = self._approvals.ask(pending.id)
@@ -276,11 +282,6 @@ class GatewayChannel(Channel):
             ask = self._approvals.ask(pending.id) if pending.sent.hold else None
             if ask is not None and ask.seconds != pending.sent.seconds:
                 self._send_ask(pending, ask)
-
-    def _give_up(self, pending: Pending) -> None:
-        """A card that leaves later counts again, if its request is still pending."""
-        if self._asks.get(pending.id) is pending and pending.state == SENT:
-            pending.fail("the gateway did not show it in time")
 
     def keeps(self, id: str, is_back: bool = False) -> bool:
         return id in self._cards or (is_back and not self._knows_cards)

@@ -247,11 +247,15 @@ class Outbox:
 
     def _drop_hopeless(self) -> None:
         """Take out what cannot be sent in time."""
-        earliest = max(self._clock(), self._paused_until())
+        now = self._clock()
+        earliest = max(now, self._paused_until())
         state, detail = self._state
         for _ in range(len(self._jobs)):
             job = self._jobs.popleft()
-            if job.until <= earliest or self._is_unheard(job):
+            # A person would get it too late from a service that says nothing.
+            is_short = self._silent and job.waited_for and not job.lasts
+            is_unheard = is_short and now - job.since >= SILENT_SECONDS
+            if job.until <= earliest or is_unheard:
                 self._give_up(job, detail if state == "down" else TOO_LATE)
             else:
                 self._jobs.append(job)
@@ -260,7 +264,11 @@ class Outbox:
         began = self._clock()
         self._limit.note(began)
         self._lanes.note(job.lane, began)
-        result = self._attempt(job)
+        try:
+            result = job.send()
+        except Exception as error:  # a plainer one is better than a lost request
+            log(f"cannot build a message: {type(error).__name__}: {error}", "error")
+            result = UNBUILT
         now = self._clock()
         self._silent = result.code == NO_ANSWER and now - began >= SILENT_ATTEMPT
         is_again = result.retry or (result.fallback and bool(job.plainer))
@@ -284,19 +292,6 @@ class Outbox:
                 job.done(result)
 
         self._on_loop(report)
-
-    def _is_unheard(self, job: Job) -> bool:
-        """Whether a person would get it too late from a service that says nothing."""
-        waited = self._clock() - job.since
-        is_short = job.waited_for and not job.lasts
-        return self._silent and is_short and waited >= SILENT_SECONDS
-
-    def _attempt(self, job: Job) -> SendResult:
-        try:
-            return job.send()
-        except Exception as error:  # a plainer one is better than a lost request
-            log(f"cannot build a message: {type(error).__name__}: {error}", "error")
-            return UNBUILT
 
     def _pause_all(self, result: SendResult) -> None:
         """Pause the queue, twice as long each time; not all bots at the same moment."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from feishuperm.app.api import MAX_CARD
+from feishuperm.app.api import MAX_CARD, Result
 from feishuperm.app.bursts import MOST_ROWS
 from feishuperm.lib.feishu import encode
 from tests.app.bench import START, STRANGER, Bench
@@ -295,3 +296,21 @@ def test_burst_that_ended_before_its_card_left_sends_none(bench: Bench) -> None:
     bench.end(id_of(6))
     bench.turn(1)
     assert BURST not in bench.api.cards and bench.channel._bursts == []
+
+
+def test_row_is_told_once_though_two_changes_with_it_were_under_way(
+    bench: Bench,
+) -> None:
+    fill(bench)
+    under_way: list[Any] = []
+    bench.channel.send_burst = (  # type: ignore[method-assign]
+        lambda burst, call, on_sent, *more: under_way.append(on_sent)
+    )
+    for number in (9, 10):
+        bench.bring(id_of(number))
+        bench.turn(1)
+    for on_sent in under_way:
+        on_sent(Result(True, 0, ""))
+    told = [id for id, shown, _ in bench.reports.by_id if shown]
+    assert len(under_way) == 2
+    assert [told.count(id_of(number)) for number in (9, 10)] == [1, 1]
