@@ -391,12 +391,10 @@ class Hub:
         The newer one first: an older connection may just be making it the only one.
         """
         proofs = message.get("proofs")
+        parts = (LOGIN, VERSION, machine.id, link.nonce, nonce)
         for key in (machine.next, machine.key, machine.previous):
             for proof in proofs[:MAX_PROOFS] if isinstance(proofs, list) else ():
-                secret = bytes.fromhex(key)
-                if is_proof(
-                    proof, secret, LOGIN, VERSION, machine.id, link.nonce, nonce
-                ):
+                if is_proof(proof, bytes.fromhex(key), *parts):
                     return key
         return ""
 
