@@ -53,6 +53,7 @@ EPILOG = msg(
 )
 DRAIN_SECONDS = 1.0  # for last answers, when it stops
 LEDGER_SECONDS = 0.2
+MAX_CONTROL = 64  # connections to its own socket
 
 
 def main(args: list[str]) -> int:
@@ -90,7 +91,7 @@ class Gateway:
         language = settings.feishuperm_lang
         self.cards = Cards(
             api, self.store, self.loop.call_soon_threadsafe, self._later,
-            urgent=settings.feishu_urgent == "app", language=settings.feishuperm_lang,
+            urgent=settings.feishu_urgent == "app", language=language,
         )  # fmt: skip
         self._ledger = Ledger()
         self.hub = Hub(
@@ -113,12 +114,9 @@ class Gateway:
             self.loop, http, web.on_request, limits.http, secure, max_body=0
         )
         control = GatewayControl(self.hub, lambda: self.second.problem)
+        listener = listen_unix(gateway_socket())
         self.control = HookAcceptor(
-            self.loop,
-            listen_unix(gateway_socket()),
-            control.on_frame,
-            lambda _: None,
-            64,
+            self.loop, listener, control.on_frame, lambda _: None, MAX_CONTROL
         )
         _tell_port(bool(settings.gateway_cert), http.port)
 

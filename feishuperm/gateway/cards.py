@@ -222,38 +222,36 @@ class Cards:
             await self._failed((machine.id, ask.id), NOT_WANTED)
             return
         call = partial(self.api.send, machine.owner, card, uuid)
-        done = partial(self._on_card_sent, sent, ask, until)
-        key = f"{machine.id} {ask.id}"
-        self._cards.add(Job(call, until, True, done, key, machine.owner))
+        self._go(self._leave, sent, ask, until, call)
 
-    def _on_card_sent(
-        self, sent: OpenCard, ask: Ask, until: float, result: Result
+    async def _leave(
+        self, sent: OpenCard, ask: Ask, until: float, call: Callable[[], Result]
     ) -> None:
+        """Send a card, and keep which message it is."""
+        key, left = sent_key(sent), Promise[Result]()
+        self._cards.add(Job(call, until, True, left.resolve, " ".join(key), sent.owner))
+        result = await left
         message_id = result.data.get("message_id") if result.ok else ""
-        if isinstance(message_id, str) and message_id:
-            self._go(self._is_out, sent._replace(message_id=message_id), ask, until)
-        else:
-            self._go(self._failed, (sent.machine, ask.id), result.message)
+        if not isinstance(message_id, str) or not message_id:
+            await self._failed(key, result.message)
+            return
+        sent, leaving = sent._replace(message_id=message_id), self._leaving[key]
+        if not await self._insist(self._note_sent, sent):  # said another replica
+            await self._failed(key, ELSEWHERE)
+            await self._draw(sent, *(leaving.ended or (gone(ask, self._wall()), "")))
+            return
+        remember(self._ends, key, until, MAX_ENDS)
+        await self._known_out(sent, leaving)
+        if leaving.ended is None:
+            self._watch(sent, until)
+            if not sent.grants and not ask.partial:
+                await self._attach(sent, ask, until)
 
     async def _failed(self, key: tuple[str, str], detail: str) -> None:
         """There is no card: nothing is left of it, here or in the store."""
         self._leaving[key].known(False, detail)
         await self._insist(self._store.drop_card, *key)
         self._weigh(key[0], -self._leaving.pop(key).size)
-
-    async def _is_out(self, sent: OpenCard, ask: Ask, until: float) -> None:
-        """A card has left: keep which message it is."""
-        leaving = self._leaving[sent.machine, ask.id]
-        if not await self._insist(self._note_sent, sent):  # said another replica
-            await self._failed((sent.machine, ask.id), ELSEWHERE)
-            self._draw(sent, *(leaving.ended or (gone(ask, self._wall()), "")))
-            return
-        remember(self._ends, sent_key(sent), until, MAX_ENDS)
-        await self._known_out(sent, leaving)
-        if leaving.ended is None:
-            self._watch(sent, until)
-            if not sent.grants and not ask.partial:
-                self._attach(sent, ask, until)
 
     async def _known_out(self, sent: OpenCard, leaving: Leaving) -> None:
         """A card is out; should its request have ended, it becomes a record."""
@@ -270,22 +268,17 @@ class Cards:
         await self._store.put_card(sent)
         return True
 
-    def _attach(self, sent: OpenCard, ask: Ask, until: float) -> None:
+    async def _attach(self, sent: OpenCard, ask: Ask, until: float) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
         content = file_of(ask)
         full, _ = ask_card(ask, sent.nonce, Extra(attached=True, machine=sent.machine))
-
         name = f"f-{sent.nonce}"
         call = partial(attach, self.api, sent.message_id, content, name, full)
-
-        def done(result: Result) -> None:
-            self._weigh(sent.machine, -len(content))
-            if result.ok:
-                whole = sent._replace(grants=True)
-                self._go(self._insist, self._note_sent, whole)
-
         self._weigh(sent.machine, len(content))
-        self._change(sent.message_id, call, until - self._clock(), done)
+        result = await self._change(sent.message_id, call, until - self._clock())
+        self._weigh(sent.machine, -len(content))
+        if result.ok:
+            await self._insist(self._note_sent, sent._replace(grants=True))
 
     def _weigh(self, machine: str, size: int) -> None:
         """Count what a machine has to leave; one without any is not kept."""
@@ -451,32 +444,23 @@ class Cards:
             burst = await self._insist(self._restore_burst, sent)
             self._settle_row(key, burst, outcome)
         elif sent is not None and sent.message_id:
-            self._draw_end(sent, key)
+            self._go(self._draw_end, sent, key)
         else:
             await self._end(key)
 
-    def _draw_end(self, sent: OpenCard, key: tuple[str, str]) -> None:
-        """Make a card a record; one change of it is under way at a time."""
-        ending = self._ending[key]
+    async def _draw_end(self, sent: OpenCard, key: tuple[str, str]) -> None:
+        """Make a card a record; again if more is known by then."""
+        drawn = None
         try:
-            self._draw(sent, *ending, partial(self._drawn, sent, key, ending))
-        except (LookupError, ValueError):  # nobody can show it; it is over all the same
-            self._go(self._end, key)
-            raise
-
-    def _drawn(
-        self,
-        sent: OpenCard,
-        key: tuple[str, str],
-        drawn: tuple[Outcome, str],
-        result: Result,
-    ) -> None:
-        if result.message == TOO_MANY:
-            self.later(AGAIN_MOST, partial(self._draw_end, sent, key))
-        elif self._ending[key] is not drawn:  # more is known by now
-            self._draw_end(sent, key)
-        else:
-            self._go(self._end, key)
+            while drawn is not self._ending[key]:
+                drawn = self._ending[key]
+                result = await self._draw(sent, *drawn)
+                if result.message == TOO_MANY:
+                    drawn = None
+                    await self._pause(AGAIN_MOST)
+        except (LookupError, ValueError) as error:
+            _report(error)  # nobody can show it; it is over all the same
+        await self._end(key)
 
     async def _end(self, key: tuple[str, str]) -> None:
         del self._ending[key]
@@ -496,7 +480,7 @@ class Cards:
             return
         sent = await self._insist(self._store.record, *key)
         if sent is not None and not sent.shared:
-            self._draw(sent, outcome, who)
+            self._go(self._draw, sent, outcome, who)
 
     def _is_noted(
         self, key: tuple[str, str], end: tuple[Outcome, str], is_update: bool = False
@@ -514,32 +498,20 @@ class Cards:
             return False
         return True
 
-    def _draw(
-        self,
-        sent: OpenCard,
-        outcome: Outcome,
-        who: str,
-        done: Callable[[Result], object] = lambda result: None,
-    ) -> None:
+    async def _draw(self, sent: OpenCard, outcome: Outcome, who: str) -> Result:
         """Make a card the record of how its request ended, after the tap's answer."""
         record = settled_card(sent.ask, outcome, who)
         call = partial(self.api.update, sent.message_id, record)
-        change = partial(self._change, sent.message_id, call, RECORD_SECONDS, done)
-        self.later(AFTER_ANSWER, change)
+        await self._pause(AFTER_ANSWER)
+        return await self._change(sent.message_id, call, RECORD_SECONDS)
 
     # Other messages.
 
-    def send(
-        self,
-        receiver: str,
-        card: dict[str, Any],
-        done: Callable[[Result], object] = lambda result: None,
-    ) -> None:
+    def send(self, receiver: str, card: dict[str, Any]) -> None:
         """A card of the gateway's own."""
-        uuid = secrets.token_urlsafe(12)
-        call = partial(self.api.send, receiver, card, uuid)
+        call = partial(self.api.send, receiver, card, secrets.token_urlsafe(12))
         until = self._clock() + CHANGE_SECONDS
-        self._cards.add(Job(call, until, True, done, lane=receiver))
+        self._cards.add(Job(call, until, True, lane=receiver))
 
     def name_of(self, who: str) -> Promise[str]:
         """A person's name in the directory; empty if that takes too long."""
@@ -564,14 +536,18 @@ class Cards:
         self._change(message_id, call, seconds)
 
     def _change(
-        self,
-        message_id: str,
-        call: Callable[[], Result],
-        seconds: float,
-        done: Callable[[Result], object] = lambda result: None,
-    ) -> None:
-        until = self._clock() + seconds
-        self._changes.add(Job(call, until, True, done, lane=message_id, lasts=True))
+        self, message_id: str, call: Callable[[], Result], seconds: float
+    ) -> Promise[Result]:
+        """Queue what changes a message, or stands below it."""
+        until, done = self._clock() + seconds, Promise[Result]()
+        job = Job(call, until, True, done.resolve, lane=message_id, lasts=True)
+        self._changes.add(job)
+        return done
+
+    def _pause(self, seconds: float) -> Promise[None]:
+        over = Promise[None]()
+        self.later(seconds, partial(over.resolve, None))
+        return over
 
     def _go(self, steps: Callable[..., Any], *parts: Any) -> None:
         run(steps(*parts), _report)
@@ -585,9 +561,7 @@ class Cards:
             try:
                 return await step(*parts)
             except StoreDown:
-                over: Promise[None] = Promise()
-                self.later(pause, partial(over.resolve, None))
-                await over
+                await self._pause(pause)
                 pause = min(2 * pause, AGAIN_MOST)
 
 

@@ -272,7 +272,7 @@ class Hub:
             self.go(self.store.drop_code(link.code))
         if self.connected.get(link.machine.id) is link:
             del self.connected[link.machine.id]
-            why = connection.reason or "cut"
+            why = connection.wire.trouble or "cut"
             log(f"{link.machine.id} {link.machine.name} left: {why}")
             self.go(self._leave(link))
 
@@ -391,12 +391,10 @@ class Hub:
         The newer one first: an older connection may just be making it the only one.
         """
         proofs = message.get("proofs")
+        parts = (LOGIN, VERSION, machine.id, link.nonce, nonce)
         for key in (machine.next, machine.key, machine.previous):
             for proof in proofs[:MAX_PROOFS] if isinstance(proofs, list) else ():
-                secret = bytes.fromhex(key)
-                if is_proof(
-                    proof, secret, LOGIN, VERSION, machine.id, link.nonce, nonce
-                ):
+                if is_proof(proof, bytes.fromhex(key), *parts):
                     return key
         return ""
 
@@ -405,7 +403,7 @@ class Hub:
         older = self.connected.get(machine.id)
         link.machine = machine
         self.early.pop(link, None)
-        link.connection.trust()
+        link.connection.wire.trust()
         self.connected[machine.id] = link
         if older is not None and older is not link:
             self._replace_connection(older, older.instance != link.instance)
@@ -445,18 +443,14 @@ class Hub:
         machine = link.machine
         fresh, link.fresh = link.fresh, ""
         parts = (ROTATE, VERSION, machine.id, link.nonce)
-        if not fresh or not is_proof(
-            message.get("proof"), bytes.fromhex(fresh), *parts
-        ):
+        if not is_proof(message.get("proof"), bytes.fromhex(fresh), *parts):
             link.end(POLICY, "a wrong proof of a new key")
             return
         link.machine = machine._replace(key=fresh, next="")
-        self.take(link, self._keep_rotated(link, machine, fresh))
+        self.take(link, self._keep_rotated(link, fresh))
 
-    async def _keep_rotated(
-        self, link: MachineLink, machine: Machine, fresh: str
-    ) -> None:
-        kept = await self.store.machine(machine.id)
+    async def _keep_rotated(self, link: MachineLink, fresh: str) -> None:
+        kept = await self.store.machine(link.machine.id)
         if kept is None or kept.next != fresh:
             return  # revoked, or a newer connection has a newer key
         rotated = kept._replace(key=fresh, next="", previous=kept.key)
@@ -506,7 +500,8 @@ class Hub:
         # An end that is told again changes a card again: the app's limits are for all.
         is_first = not is_update and outcome.id in link.waiting
         if is_first or self._may_send(link.machine.id):
-            link.waiting.discard(outcome.id)
+            if is_first:
+                link.waiting.discard(outcome.id)
             take = self.cards.update if is_update else self.cards.settle
             who = link.machine.name_of(outcome.who)
             self.take(link, take(link.machine.id, outcome, who))

@@ -22,6 +22,7 @@ from feishuperm.app.taps import is_nonce, is_old, read_event, said_in, toast
 from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.machines import JOIN, REFUSE, note_card
 from feishuperm.gateway.store import Machine, StoreDown
+from feishuperm.gateway.taps import AWAY, SENT
 from feishuperm.lib.feishu import callback_button, card_frame, div, note, plain
 from feishuperm.lib.log import log
 from feishuperm.lib.task import run
@@ -230,7 +231,7 @@ class Inbound:
             f"{machine.name}:\n{self._words(command.name, receipt)}"
             if receipt.status == statuses.TOLD
             else f"{machine.name}: {receipt.error}"
-            if receipt.status
+            if receipt.status not in (SENT, AWAY)
             else self.say("{machine} is not connected", machine=machine.name)
             for machine, receipt in told
         )
@@ -260,7 +261,7 @@ class Inbound:
         rows = [
             PassRow(str(row[0]), str(row[1]), str(row[2]), machine.id, machine.name)
             for machine, receipt in told
-            if receipt is not None and receipt.status == statuses.TOLD
+            if receipt.status == statuses.TOLD
             for row in map(decoded, receipt.outcome.lines)
             if isinstance(row, list) and len(row) == PASS_PARTS
         ]
@@ -272,7 +273,7 @@ class Inbound:
     async def _revoke(self, machines: list[Machine], id: str, who: str) -> int:
         """End a pass, or all; how many ended."""
         told = await self._hub.taps.command_all(machines, "revoke", who, id=id)
-        lines = [receipt.outcome.lines[:1] for _, receipt in told if receipt]
+        lines = [receipt.outcome.lines[:1] for _, receipt in told]
         return sum(int(line) for (line,) in filter(None, lines) if line.isdecimal())
 
     async def _end_pass(self, who: str, value: dict[str, Any]) -> dict[str, Any]:

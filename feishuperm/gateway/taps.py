@@ -52,7 +52,8 @@ ANSWER_SECONDS = 2.5  # of the three that Feishu gives
 # first: later its person is told that the machine is away.
 SENT_SECONDS, FIRST_SECONDS = 1.0, 2.0
 REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
-SENT, AWAY = msg("Sent to {machine}"), msg("{machine} is not connected")
+SENT, AWAY = "sent", "away"  # to a machine without a receipt so far; or not even that
+UNHEARD = {SENT: msg("Sent to {machine}"), AWAY: msg("{machine} is not connected")}
 MAX_RECEIPT = 65_536  # characters of what a machine says of a tap
 # What a machine says of a tap, as it is counted; anything else counts as refused.
 COUNTED = {
@@ -68,7 +69,7 @@ class Taps:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._receipts: dict[str, Promise[Receipt | None]] = {}  # by tap
+        self._receipts: dict[str, Promise[Receipt]] = {}  # by tap
         self._sent: set[str] = set()  # of those, what a machine was given
 
     async def tap(self, event: dict[str, Any]) -> dict[str, Any]:
@@ -119,8 +120,7 @@ class Taps:
         return "again", self._toast("warning", msg("Please tap again"))
 
     def _sent_to(self, machine: Machine) -> tuple[str, dict[str, Any]]:
-        told = self._toast("info", SENT, machine=machine.name)
-        return "sent", told
+        return SENT, toast("info", self._unheard(machine, SENT))
 
     async def _tap_shared(
         self,
@@ -137,7 +137,7 @@ class Taps:
         if not cards:
             return "ended", self._toast("warning", INVALID)
         if location is None or not await self._hub.is_connected(location):
-            return "away", self._away(machine, location)
+            return AWAY, self._away(machine, location)
         burst = self._hub.cards.burst_of(cards)
         carry = partial(self._carry_rows, machine, began, event)
         reply = await burst.tap(value, who, "gateway", carry)
@@ -149,14 +149,22 @@ class Taps:
     ) -> list[Receipt]:
         """Take several answers to their machine at once."""
         steps = [self._send(machine, answer, began, event) for answer in answers]
-        receipts = []
-        for answer, (is_sent, receipt) in zip(answers, await together(steps)):
-            status = receipt.status if receipt else "sent" if is_sent else "away"
-            log(f"{machine.id} {answer.id}: {answer.action} by {answer.who}: {status}")
-            key = AWAY if not is_sent else SENT
-            said = self._hub.say(key, machine=machine.name)
-            receipts.append(receipt or Receipt(statuses.INCOMPLETE, error=said))
-        return receipts
+        receipts = await together(steps)
+        for answer, given in zip(answers, receipts):
+            self._log(machine, answer, given)
+        return [
+            Receipt(statuses.INCOMPLETE, error=self._unheard(machine, given.status))
+            if given.status in UNHEARD
+            else given
+            for given in receipts
+        ]
+
+    def _unheard(self, machine: Machine, status: str) -> str:
+        return self._hub.say(UNHEARD[status], machine=machine.name)
+
+    def _log(self, machine: Machine, answer: Answer, receipt: Receipt) -> None:
+        what = f"{answer.id} {answer.action}".strip()
+        log(f"{machine.id}: {what} by {answer.who}: {receipt.status}")
 
     def _toast(self, kind: str, key: str, **values: object) -> dict[str, Any]:
         return toast(kind, self._hub.say(key, **values))
@@ -172,12 +180,18 @@ class Taps:
     ) -> tuple[str, dict[str, Any]]:
         """Take an answer to its machine, and come back with what it said."""
         if location is None or not await self._hub.is_connected(location):
-            return "away", self._away(machine, location)
-        is_sent, receipt = await self._send(machine, answer, began, event)
-        if not is_sent:
-            return "away", self._away(machine, None)
-        self._log_tap(machine, sent, answer, receipt)
-        if receipt is None:
+            return AWAY, self._away(machine, location)
+        receipt = await self._send(machine, answer, began, event)
+        if receipt.status == AWAY:
+            return AWAY, self._away(machine, None)
+        self._log(machine, answer, receipt)
+        self._hub.record(
+            {"event": "carried", "id": answer.id, "action": answer.action,
+             "who": answer.who, "surface": "gateway", "machine": machine.id,
+             "state": receipt.status, "tool": sent.ask.tool,
+             "summary": sent.ask.summary}
+        )  # fmt: skip
+        if receipt.status == SENT:
             return self._sent_to(machine)
         counted = COUNTED.get(receipt.status, "refused")
         if receipt.status == statuses.EXTENDED:
@@ -187,21 +201,21 @@ class Taps:
     async def command(
         self, machine: Machine, name: str, who: str, **values: str
     ) -> Receipt:
-        """What a machine tells its owner; without a status if it does not answer.
+        """What a machine tells its owner.
 
         It travels as a tap without a request, and the machine judges it like one.
         """
         location = await self._hub.store.location(machine.id)
         if location is None or not await self._hub.is_connected(location):
-            return Receipt("")
+            return Receipt(AWAY)
         if COMMANDS not in location.can:
             old = self._hub.say("its feishuperm is too old for that")
             return Receipt(statuses.REFUSED, error=old)
         given: dict[str, tuple[str, ...]] = {k: (v,) for k, v in values.items()}
         answer = Answer("", name, given, "gateway", who)
-        _, receipt = await self._send(machine, answer, self._hub.clock())
-        log(f"{machine.id}: {name} by {who}: {receipt.status if receipt else 'sent'}")
-        return receipt or Receipt("")
+        receipt = await self._send(machine, answer, self._hub.clock())
+        self._log(machine, answer, receipt)
+        return receipt
 
     async def command_all(
         self, machines: Sequence[Machine], name: str, who: str, **values: str
@@ -212,8 +226,8 @@ class Taps:
 
     async def _send(
         self, machine: Machine, answer: Answer, began: float, event: str = ""
-    ) -> tuple[bool, Receipt | None]:
-        """Whether a machine was given an answer, and what it said so far."""
+    ) -> Receipt:
+        """What a machine said to an answer; that it was sent, or could not be."""
         tap = secrets.token_hex(12)
         carried = {
             "tap": tap,
@@ -222,22 +236,23 @@ class Taps:
             "at": self._hub.now(),
             "replica": self._hub.replica,
         }
-        promise: Promise[Receipt | None] = Promise()
-        self._receipts[tap] = promise
+        promise = self._receipts[tap] = Promise[Receipt]()
         left = max(0.1, began + ANSWER_SECONDS - self._hub.clock())
-        self._hub.later(left, lambda: promise.resolve(None))
+        self._hub.later(left, lambda: promise.resolve(self._so_far(tap)))
         try:
             await self._hub.store.put_tap(carried, event)
             receipt = await promise
-            is_sent = receipt is not None or tap in self._sent
         finally:
             del self._receipts[tap]
             self._sent.discard(tap)
-        if not is_sent:
+        if receipt.status == AWAY:
             self._hub.go(self._hub.store.drop_tap(machine.id, tap))
             if not self._hub.ready:
                 raise StoreDown(self._hub.store.problem)
-        return is_sent, receipt
+        return receipt
+
+    def _so_far(self, tap: str) -> Receipt:
+        return Receipt(SENT if tap in self._sent else AWAY)
 
     async def _extended(self, sent: OpenCard, receipt: Receipt) -> dict[str, Any]:
         """There is more time; the card follows on other devices."""
@@ -248,17 +263,6 @@ class Taps:
         card = await self._hub.store.card(sent.machine, sent.ask.id)
         is_new = card is not None and not card.ask.hold and not card.ask.is_cut
         return toast("success", said, open_card(card) if is_new and card else None)
-
-    def _log_tap(
-        self, machine: Machine, sent: OpenCard, answer: Answer, receipt: Receipt | None
-    ) -> None:
-        status = receipt.status if receipt else "sent"
-        log(f"{machine.id} {answer.id}: {answer.action} by {answer.who}: {status}")
-        self._hub.record(
-            {"event": "carried", "id": answer.id, "action": answer.action,
-             "who": answer.who, "surface": "gateway", "machine": machine.id,
-             "state": status, "tool": sent.ask.tool, "summary": sent.ask.summary}
-        )  # fmt: skip
 
     def _in_words(
         self, machine: Machine, sent: OpenCard, receipt: Receipt
@@ -273,7 +277,7 @@ class Taps:
 
     def _away(self, machine: Machine, last: Location | None) -> dict[str, Any]:
         """No card with it: the request may have ended, and its card be a record."""
-        said = self._hub.say(AWAY, machine=machine.name)
+        said = self._unheard(machine, AWAY)
         if last is not None and last.since and not last.replica:
             since = time.strftime("%H:%M", time.localtime(last.since))
             said += self._hub.say(" (since {time})", time=since)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Callable, Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Union
 
 from feishuperm.gateway.hub import Hub
@@ -19,6 +19,7 @@ from feishuperm.messages import msg, pack
 from feishuperm.models.fields import decoded, part_at
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.protocol.machine import PATH
+from feishuperm.server.listen import client_network
 
 Address = Union[IPv4Address, IPv6Address]
 
@@ -125,7 +126,7 @@ def origin_of(request: Request, proxies: tuple[Any, ...]) -> tuple[str, Source]:
     hops = request.headers.get("x-forwarded-for", "").split(",")
     known = _client(request, hops, proxies)
     if known is not None:
-        return str(known), (_crowd(known), "")
+        return str(known), (client_network(str(known)), "")
     return f"{VIA}{request.peer}", (request.peer, hops[-1].strip()[:MAX_HOP])
 
 
@@ -168,13 +169,6 @@ def _is_among(address: Address, proxies: tuple[Any, ...]) -> bool:
 
 def _is_trusted(address: Address | None, proxies: tuple[Any, ...]) -> bool:
     return address is not None and (address.is_loopback or _is_among(address, proxies))
-
-
-def _crowd(address: Address) -> str:
-    """Addresses that one machine can have at will count as one."""
-    if address.is_loopback:
-        return "loopback"
-    return str(ip_network(f"{address}/64", False) if address.version == 6 else address)
 
 
 # Figures.

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import ProtocolError
 
-Part = Union[bytes, str, int]
+Part = Union[str, int]
 
 MAX_LINE = 65536  # of everything but a bulk string
 MAX_BULK = 16 << 20
@@ -48,13 +48,9 @@ def command(*parts: Part) -> bytes:
     """The bytes of one command; half a character, as JSON can bring it, is a text."""
     pieces = [b"*%d\r\n" % len(parts)]
     for part in parts:
-        data = part if isinstance(part, bytes) else _bytes(part)
+        data = str(part).encode(errors="surrogatepass")
         pieces.append(b"$%d\r\n%s\r\n" % (len(data), data))
     return b"".join(pieces)
-
-
-def _bytes(part: str | int) -> bytes:
-    return str(part).encode(errors="surrogatepass")
 
 
 class _Open(NamedTuple):
@@ -86,17 +82,18 @@ class ReplyReader:
             if value is PENDING:
                 self._compact()
                 return PENDING
-            while self._open and not isinstance(value, _Open):
-                self._open[-1].elements.append(value)
-                if len(self._open[-1].elements) < self._open[-1].size:
+            if isinstance(value, _Open):
+                self._open.append(value)
+                continue
+            while self._open:
+                around = self._open[-1]
+                around.elements.append(value)
+                if len(around.elements) < around.size:
                     break
                 value = self._open.pop().elements
             else:
-                if isinstance(value, _Open):
-                    self._open.append(value)
-                else:
-                    self._weight = 0
-                    return value
+                self._weight = 0
+                return value
 
     def _next_value(self) -> Any:
         """One value; an array that is not empty comes as its opening."""

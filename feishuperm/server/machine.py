@@ -67,19 +67,10 @@ class MachineConnection(WireConnection):
         keep_alive_probe(sock)
         super().__init__(loop, sock, wire, on_message, on_close)
 
-    @property
-    def reason(self) -> str:
-        """Why it ended, as far as anybody said."""
-        return str(self.wire.trouble)
-
     def send(self, kind: str, **parts: Any) -> None:
         """A message; nothing if the machine is gone."""
         self.wire.send(kind, **parts)
         self.flush()
-
-    def trust(self) -> None:
-        """The machine has logged in: it may say more at once."""
-        self.wire.trust()
 
 
 def upgrade(

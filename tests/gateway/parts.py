@@ -6,6 +6,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from feishuperm.app.api import Result
@@ -81,7 +82,7 @@ class FakeWire:
         self.address = address
         self.source = source if source[0] else (address, "")
         self.data: Any = None
-        self.reason = ""
+        self.wire: Any = SimpleNamespace(trouble="", trust=lambda: None)
         self.sent: list[dict[str, Any]] = []
         self.ended: tuple[int, str] | None = None
         self.held = False
@@ -97,8 +98,6 @@ class FakeWire:
             self.hub.closed(self)
 
     def tick(self, now: float) -> None: ...
-
-    def trust(self) -> None: ...
 
     def hold(self, held: bool) -> None:
         self.held = held

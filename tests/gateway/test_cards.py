@@ -260,17 +260,6 @@ def test_reply_needs_a_message_to_stand_below(bench: Bench) -> None:
     assert bench.api.replies == [("om_text", {"text": "heard"})]
 
 
-def test_card_of_the_gateways_own_says_whether_it_arrived(bench: Bench) -> None:
-    told: list[tuple[bool, str]] = []
-    bench.cards.send(OWNER, {}, lambda r: told.append((r.ok, r.message)))
-    bench.pump()
-    bench.api.fails = True
-    bench.cards.send(OWNER, {}, lambda r: told.append((r.ok, r.message)))
-    bench.pump()
-    assert told == [(True, ""), (False, "not available")]
-    assert bench.cards._cards.state() == ("down", "not available")
-
-
 def test_card_is_kept_before_it_leaves(bench: Bench) -> None:
     """A tap may come before Feishu has told us the card's id."""
     wire = bench.wire(bench.enrol())

@@ -76,7 +76,7 @@ def test_command_counts_bytes_not_characters() -> None:
         b"*5\r\n$4\r\nXADD\r\n$1\r\ns\r\n$3\r\n1-1\r\n$1\r\nt\r\n$3\r\ntap\r\n"
     )
     assert (
-        command("é", b"\r\n", 12)
+        command("é", "\r\n", 12)
         == b"*3\r\n$2\r\n\xc3\xa9\r\n$2\r\n\r\n\r\n$2\r\n12\r\n"
     )
 

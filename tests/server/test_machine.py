@@ -162,19 +162,19 @@ def test_machine_that_leaves_says_why(bench: Bench) -> None:
     bench.wire.close(1001, "restarts")
     bench.far.sendall(bench.wire.data_to_send())
     bench.driver.until(lambda: bench.closed)
-    assert bench.connection.reason == "restarts"
+    assert bench.connection.wire.trouble == "restarts"
 
 
 def test_nonsense_ends_its_connection(bench: Bench) -> None:
     bench.open()
     bench.far.sendall(b"\xff" * 20)
     bench.driver.until(lambda: bench.closed)
-    assert bench.connection.reason and bench.messages == []
+    assert bench.connection.wire.trouble and bench.messages == []
 
 
 def test_long_message_is_for_who_has_logged_in(bench: Bench) -> None:
     bench.open()
-    bench.connection.trust()
+    bench.connection.wire.trust()
     bench.say("ask", text="x" * 100_000)
     bench.driver.until(lambda: bench.messages)
     other = Bench(bench.driver)
@@ -226,7 +226,7 @@ def test_machine_that_sends_faster_than_it_is_read_waits_in_its_own_buffer(
     bench: Bench, size: int
 ) -> None:
     bench.open()
-    bench.connection.trust()
+    bench.connection.wire.trust()
     bench.wire.send("ask", filling="x" * size)
     data = bench.wire.data_to_send() * 50
     assert flood(bench, data) < 4 * 65_536
