@@ -411,11 +411,8 @@ class Callback(Inbox):
         if offer is None:
             return (yield from self._whole(asked, request))
         offer = offer._replace(confirm=offer.confirm or words)
-        link, left = (
-            links_of(self._links, ask)[name],
-            self._approvals.seconds_left(asked.id),
-        )
-        events = self._ways(asked).events
+        link = links_of(self._links, ask)[name]
+        left, events = self._approvals.seconds_left(asked.id), self._ways(asked).events
         pieces = confirm_page(ask, offer, link, left, values, events)
         return (yield from in_pieces(pieces))
 
@@ -474,6 +471,8 @@ class Callback(Inbox):
     def _find(self, request: http1.Request, fields: dict[str, str]) -> Request | None:
         """The request a link names. Raises ProtocolError for a link that names none.
 
+        Raises NotYetError where its hook may still bring it back.
+
         Unsigned ids are short enough to be tried out, so a sender of too many wrong
         ones is not even looked up.  A signature cannot be tried out: nobody is counted.
         """
@@ -481,7 +480,14 @@ class Callback(Inbox):
         if not id:
             raise ProtocolError("a link without id")
         if self._links.signs:
-            return self._find_signed(request.path, id, fields.get("sig", ""))
+            if not self._links.good(request.path, id, fields.get("sig", "")):
+                return None
+            asked = self._approvals.requests.get(id)
+            if asked is None and self._ticks() < self._started + RETURN_SECONDS:
+                raise NotYetError
+            if asked is None:
+                raise ProtocolError("a request that is long forgotten", 410)
+            return asked
         now = self._ticks()
         # Apart by where a tap comes from: no page shuts out who taps in the chat.
         sender = request.peer + request.headers.get("sec-fetch-site", "")
@@ -491,17 +497,6 @@ class Callback(Inbox):
         # What cannot decide may guess: no page elsewhere can lock its reader out.
         if asked is None and self._gate.looks_human(request):
             self._wrong_ids.add(sender, now)
-        return asked
-
-    def _find_signed(self, path: str, id: str, signature: str) -> Request | None:
-        """The same by a signed link. Raises NotYetError where it may still come."""
-        if not self._links.good(path, id, signature):
-            return None
-        asked = self._approvals.requests.get(id)
-        if asked is None:
-            if self._ticks() < self._started + RETURN_SECONDS:
-                raise NotYetError
-            raise ProtocolError("a request that is long forgotten", 410)
         return asked
 
 

@@ -34,9 +34,7 @@ from typing import Any
 from feishuperm.errors import ProtocolError
 from feishuperm.protocol.frames import FrameReader
 from feishuperm.protocol.http1 import (
-    CONTINUE_LINE,
     MAX_BODY,
-    Continue,
     Request,
     RequestReader,
     Response,
@@ -602,16 +600,13 @@ class HttpConnection(Connection):
             self._busy = False
         self._wait()
 
-    def _dispatch(self, event: Request | Continue) -> None:
-        if isinstance(event, Continue):
-            self.write(CONTINUE_LINE)
-            return
-        event.peer, event.peer_port = self.peer
-        event.local, event.local_port = self._local
-        event.memo = self.memo
+    def _dispatch(self, request: Request) -> None:
+        request.peer, request.peer_port = self.peer
+        request.local, request.local_port = self._local
+        request.memo = self.memo
         self._expect("answer")
-        self._exchange = exchange = Exchange(self, event)
-        self._on_request(event, exchange)
+        self._exchange = exchange = Exchange(self, request)
+        self._on_request(request, exchange)
 
     def _expect(self, phase: str) -> None:
         """Give the peer, or the handler, the time that its next step may take."""
