@@ -527,6 +527,7 @@ def test_requests_behind_a_stream_are_ignored(
     assert events.stream is not None
     events.stream.close()
     assert peer.until_closed().count(b"HTTP/1.1") == 1
+    peer.driver.step()
     assert events.closes == 1
 
 
@@ -540,6 +541,7 @@ def test_stream_whose_reader_falls_behind_is_dropped(
         events.stream.send(b"x" * 16384)
         sent += 16384
         assert sent < connection_module.STREAM_BACKLOG + (8 << 20)
+    peer.driver.step()
     assert events.closes == 1
 
 
