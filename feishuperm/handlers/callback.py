@@ -78,6 +78,8 @@ REFUSALS = {
 # How a page is sent that says what the approvals said.
 STATUSES = {statuses.UNKNOWN: 404, statuses.INCOMPLETE: 400, statuses.REFUSED: 403}
 MAX_ARCHIVE = 64 << 20
+PROGRAM, SUMS = "/feishuperm.pyz", "/SHA256SUMS"
+SHARED = ("/install.sh", PROGRAM, SUMS)
 SAFE_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}\Z")
 
 
@@ -520,7 +522,7 @@ ROUTES: dict[str, dict[str, Route]] = {
 
 
 class Share:
-    """Hands this very version on: GET /install.sh and /feishuperm.pyz; None otherwise.
+    """Hands this very version on, for the paths in SHARED; None otherwise.
 
     The script that goes out holds the address and the checksum of the file that goes
     out.  The file is kept in memory from the start: an upgrade replaces it on the disk,
@@ -540,43 +542,21 @@ class Share:
         self._script = script or pkgutil.get_data("feishuperm", "web/install.sh") or b""
 
     def __call__(self, request: http1.Request) -> Response | None:
-        route = SHARED.get(request.path)
-        if route is None or not self._archive or not self._is_open(request):
+        near = is_local(request)
+        is_open = self._who == "on" or (self._who == "auto" and near)
+        if request.path not in SHARED or not self._archive or not is_open:
             return None
         if request.method not in ("GET", "HEAD"):
             return Response(405, b"wrong method\n", headers=[("Allow", "GET, HEAD")])
-        return route(self, request)
-
-    def script(self, request: http1.Request) -> Response:
-        """The installer, filled in for the file of this server."""
-        url = self._address(request) + "/feishuperm.pyz"
-        text = fill_installer(self._script, __version__, url, self._digest)
-        return Response(200, text, "text/x-shellscript; charset=utf-8")
-
-    def archive(self, request: http1.Request) -> Response:
-        """The program."""
-        return Response(200, self._archive, "application/octet-stream")
-
-    def sums(self, request: http1.Request) -> Response:
-        """The checksum alone, for `install.sh --from URL`."""
-        return Response(200, f"{self._digest}  feishuperm.pyz\n".encode())
-
-    def _is_open(self, request: http1.Request) -> bool:
-        return self._who == "on" or (self._who == "auto" and is_local(request))
-
-    def _address(self, request: http1.Request) -> str:
-        """How the caller reached us; from afar, how people are meant to."""
+        if request.path == PROGRAM:
+            return Response(200, self._archive, "application/octet-stream")
+        if request.path == SUMS:  # for `install.sh --from URL`
+            return Response(200, f"{self._digest}  feishuperm.pyz\n".encode())
+        # How the caller reached us; from afar, how people are meant to.
         host = request.headers.get("host", "")
-        if is_local(request) and SAFE_HOST.match(host):
-            return f"http://{host}"
-        return self._url
-
-
-SHARED: dict[str, Callable[[Share, http1.Request], Response]] = {
-    "/install.sh": Share.script,
-    "/feishuperm.pyz": Share.archive,
-    "/SHA256SUMS": Share.sums,
-}
+        url = f"http://{host}" if near and SAFE_HOST.match(host) else self._url
+        script = fill_installer(self._script, __version__, url + PROGRAM, self._digest)
+        return Response(200, script, "text/x-shellscript; charset=utf-8")
 
 
 def fill_installer(script: bytes, version: str, url: str, sha256: str) -> bytes:
