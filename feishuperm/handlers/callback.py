@@ -187,31 +187,28 @@ class Callback(Inbox):
         if route is None:
             allowed = ", ".join(["HEAD", *routes])
             return Response(405, b"wrong method\n", headers=[("Allow", allowed)])
+        reply = self._tried(route, request)
+        return self._await(route, request) if reply is None else reply
+
+    def _tried(self, route: Route, request: http1.Request) -> Reply | None:
+        """The answer; None while a hook may still bring the request back."""
         try:
             return route(self, request)
         except NotYetError:
-            return self._await(route, request)
+            return None
         except ProtocolError as error:
-            return self._refused(error)
-
-    def _refused(self, error: ProtocolError) -> Response:
-        return refusal(self._language, error.status, REFUSALS[error.status])
+            return refusal(self._language, error.status, REFUSALS[error.status])
 
     def _await(self, route: Route, request: http1.Request) -> Slow:
         """Wait a little for a hook that has lost its server to come back."""
         until = self._ticks() + HOLD_SECONDS
         while self._ticks() < until:
             yield LOOK_SECONDS
-            try:
-                reply = route(self, request)
-            except NotYetError:
-                continue
-            except ProtocolError as error:
-                return self._refused(error)
+            reply = self._tried(route, request)
             if isinstance(reply, Generator):
                 reply = yield from reply
-            assert isinstance(reply, Response)  # a stream waits for nobody
-            return reply
+            if isinstance(reply, Response):  # a stream waits for nobody
+                return reply
         again = (("Refresh", "2"),) if request.method == "GET" else ()
         sentence = text(
             self._language,
