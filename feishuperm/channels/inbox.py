@@ -20,7 +20,7 @@ from feishuperm.models.ask import Ask, Outcome
 class Stream(Protocol):
     """An open page, as far as a channel knows it."""
 
-    on_close: Callable[[], object] | None
+    on_close: Callable[[], object]
 
     def send(self, data: bytes) -> None: ...
 

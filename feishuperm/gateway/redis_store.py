@@ -65,16 +65,15 @@ class _Batch(NamedTuple):
 class RedisSocket(Connection):
     """One connection, and the batches on their way."""
 
-    __slots__ = ("_batches", "_on_close", "_reader", "problem")
+    __slots__ = ("_batches", "_reader", "problem")
 
     def __init__(
         self, loop: Loop, sock: socket.socket, on_close: Callable[[], object]
     ) -> None:
         self._reader = ReplyReader()
         self._batches: deque[_Batch] = deque()
-        self._on_close = on_close
         self.problem = ""  # why it is of no use
-        super().__init__(loop, sock)
+        super().__init__(loop, sock, lambda _: on_close())
 
     def run(self, commands: Sequence[Sequence[Part]], seconds: float) -> Replies:
         """Send a batch, and promise its replies."""
@@ -120,7 +119,7 @@ class RedisSocket(Connection):
     def closed(self) -> None:
         for batch in self._batches:
             batch.timer.cancel()
-        self._on_close()
+        super().closed()
         for batch in self._batches:
             batch.promise.resolve(None)
 

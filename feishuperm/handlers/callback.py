@@ -78,6 +78,8 @@ REFUSALS = {
 # How a page is sent that says what the approvals said.
 STATUSES = {statuses.UNKNOWN: 404, statuses.INCOMPLETE: 400, statuses.REFUSED: 403}
 MAX_ARCHIVE = 64 << 20
+PROGRAM, SUMS = "/feishuperm.pyz", "/SHA256SUMS"
+SHARED = ("/install.sh", PROGRAM, SUMS)
 SAFE_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}\Z")
 
 
@@ -185,31 +187,28 @@ class Callback(Inbox):
         if route is None:
             allowed = ", ".join(["HEAD", *routes])
             return Response(405, b"wrong method\n", headers=[("Allow", allowed)])
+        reply = self._tried(route, request)
+        return self._await(route, request) if reply is None else reply
+
+    def _tried(self, route: Route, request: http1.Request) -> Reply | None:
+        """The answer; None while a hook may still bring the request back."""
         try:
             return route(self, request)
         except NotYetError:
-            return self._await(route, request)
+            return None
         except ProtocolError as error:
-            return self._refused(error)
-
-    def _refused(self, error: ProtocolError) -> Response:
-        return refusal(self._language, error.status, REFUSALS[error.status])
+            return refusal(self._language, error.status, REFUSALS[error.status])
 
     def _await(self, route: Route, request: http1.Request) -> Slow:
         """Wait a little for a hook that has lost its server to come back."""
         until = self._ticks() + HOLD_SECONDS
         while self._ticks() < until:
             yield LOOK_SECONDS
-            try:
-                reply = route(self, request)
-            except NotYetError:
-                continue
-            except ProtocolError as error:
-                return self._refused(error)
+            reply = self._tried(route, request)
             if isinstance(reply, Generator):
                 reply = yield from reply
-            assert isinstance(reply, Response)  # a stream waits for nobody
-            return reply
+            if isinstance(reply, Response):  # a stream waits for nobody
+                return reply
         again = (("Refresh", "2"),) if request.method == "GET" else ()
         sentence = text(
             self._language,
@@ -411,11 +410,8 @@ class Callback(Inbox):
         if offer is None:
             return (yield from self._whole(asked, request))
         offer = offer._replace(confirm=offer.confirm or words)
-        link, left = (
-            links_of(self._links, ask)[name],
-            self._approvals.seconds_left(asked.id),
-        )
-        events = self._ways(asked).events
+        link = links_of(self._links, ask)[name]
+        left, events = self._approvals.seconds_left(asked.id), self._ways(asked).events
         pieces = confirm_page(ask, offer, link, left, values, events)
         return (yield from in_pieces(pieces))
 
@@ -474,6 +470,8 @@ class Callback(Inbox):
     def _find(self, request: http1.Request, fields: dict[str, str]) -> Request | None:
         """The request a link names. Raises ProtocolError for a link that names none.
 
+        Raises NotYetError where its hook may still bring it back.
+
         Unsigned ids are short enough to be tried out, so a sender of too many wrong
         ones is not even looked up.  A signature cannot be tried out: nobody is counted.
         """
@@ -481,7 +479,14 @@ class Callback(Inbox):
         if not id:
             raise ProtocolError("a link without id")
         if self._links.signs:
-            return self._find_signed(request.path, id, fields.get("sig", ""))
+            if not self._links.good(request.path, id, fields.get("sig", "")):
+                return None
+            asked = self._approvals.requests.get(id)
+            if asked is None and self._ticks() < self._started + RETURN_SECONDS:
+                raise NotYetError
+            if asked is None:
+                raise ProtocolError("a request that is long forgotten", 410)
+            return asked
         now = self._ticks()
         # Apart by where a tap comes from: no page shuts out who taps in the chat.
         sender = request.peer + request.headers.get("sec-fetch-site", "")
@@ -491,17 +496,6 @@ class Callback(Inbox):
         # What cannot decide may guess: no page elsewhere can lock its reader out.
         if asked is None and self._gate.looks_human(request):
             self._wrong_ids.add(sender, now)
-        return asked
-
-    def _find_signed(self, path: str, id: str, signature: str) -> Request | None:
-        """The same by a signed link. Raises NotYetError where it may still come."""
-        if not self._links.good(path, id, signature):
-            return None
-        asked = self._approvals.requests.get(id)
-        if asked is None:
-            if self._ticks() < self._started + RETURN_SECONDS:
-                raise NotYetError
-            raise ProtocolError("a request that is long forgotten", 410)
         return asked
 
 
@@ -525,7 +519,7 @@ ROUTES: dict[str, dict[str, Route]] = {
 
 
 class Share:
-    """Hands this very version on: GET /install.sh and /feishuperm.pyz; None otherwise.
+    """Hands this very version on, for the paths in SHARED; None otherwise.
 
     The script that goes out holds the address and the checksum of the file that goes
     out.  The file is kept in memory from the start: an upgrade replaces it on the disk,
@@ -545,43 +539,21 @@ class Share:
         self._script = script or pkgutil.get_data("feishuperm", "web/install.sh") or b""
 
     def __call__(self, request: http1.Request) -> Response | None:
-        route = SHARED.get(request.path)
-        if route is None or not self._archive or not self._is_open(request):
+        near = is_local(request)
+        is_open = self._who == "on" or (self._who == "auto" and near)
+        if request.path not in SHARED or not self._archive or not is_open:
             return None
         if request.method not in ("GET", "HEAD"):
             return Response(405, b"wrong method\n", headers=[("Allow", "GET, HEAD")])
-        return route(self, request)
-
-    def script(self, request: http1.Request) -> Response:
-        """The installer, filled in for the file of this server."""
-        url = self._address(request) + "/feishuperm.pyz"
-        text = fill_installer(self._script, __version__, url, self._digest)
-        return Response(200, text, "text/x-shellscript; charset=utf-8")
-
-    def archive(self, request: http1.Request) -> Response:
-        """The program."""
-        return Response(200, self._archive, "application/octet-stream")
-
-    def sums(self, request: http1.Request) -> Response:
-        """The checksum alone, for `install.sh --from URL`."""
-        return Response(200, f"{self._digest}  feishuperm.pyz\n".encode())
-
-    def _is_open(self, request: http1.Request) -> bool:
-        return self._who == "on" or (self._who == "auto" and is_local(request))
-
-    def _address(self, request: http1.Request) -> str:
-        """How the caller reached us; from afar, how people are meant to."""
+        if request.path == PROGRAM:
+            return Response(200, self._archive, "application/octet-stream")
+        if request.path == SUMS:  # for `install.sh --from URL`
+            return Response(200, f"{self._digest}  feishuperm.pyz\n".encode())
+        # How the caller reached us; from afar, how people are meant to.
         host = request.headers.get("host", "")
-        if is_local(request) and SAFE_HOST.match(host):
-            return f"http://{host}"
-        return self._url
-
-
-SHARED: dict[str, Callable[[Share, http1.Request], Response]] = {
-    "/install.sh": Share.script,
-    "/feishuperm.pyz": Share.archive,
-    "/SHA256SUMS": Share.sums,
-}
+        url = f"http://{host}" if near and SAFE_HOST.match(host) else self._url
+        script = fill_installer(self._script, __version__, url + PROGRAM, self._digest)
+        return Response(200, script, "text/x-shellscript; charset=utf-8")
 
 
 def fill_installer(script: bytes, version: str, url: str, sha256: str) -> bytes:

@@ -143,7 +143,7 @@ class Inbox:
         form = own_form(self._gate, request)
         if not self._gate.may_read(request):
             return refusal(self._language, *CLOSED)
-        for id in (*form.get("session", ()), *(["all"] if "all" in form else ())):
+        for id in (*form.get("session", ()), *form.keys() & {"all"}):
             self._gate.sessions.revoke(id)
         left = {row.id for row in self._gate.sessions.all()}
         for stream, id in self._streams:
@@ -197,6 +197,7 @@ class Inbox:
         fragments.update((f"row-{id}", row.html) for id, row in self._rows.items())
         same = {n: html for n, html in fragments.items() if self._known.get(n) == html}
         self._known = same if full else fragments
+        news = {n: html for n, html in fragments.items() if full or n not in same}
         state = {
             "now": now,
             "count": len(self._approvals.requests.waiting()),
@@ -204,11 +205,7 @@ class Inbox:
                 row.id: now + self._approvals.seconds_left(row.id) for row in shown
             },
             "ended": {outcome.id: ended_box(outcome) for outcome in recent},
-            "fragments": {
-                name: html
-                for name, html in fragments.items()
-                if full or name not in same
-            },
+            "fragments": news,
         }
         data = json.dumps(state, ensure_ascii=False).encode(errors="replace")
         return b"event: state\ndata: " + data + b"\n\n"

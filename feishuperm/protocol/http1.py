@@ -4,7 +4,7 @@ Knows no socket, no clock and no route.  Every buffer has a limit.  What two par
 could read in two ways (folded headers, bare line feeds, a body with two lengths, a
 target that names a host of its own) is refused instead of guessed at, because a proxy
 in front may have guessed otherwise.  Request bodies come with a Content-Length; no
-browser sends a form any other way.
+browser sends a form any other way, nor asks first (`Expect`) whether it may.
 
 A `RequestReader` is in one of three states; in each, `next_event()` returns None until
 more data has come:
@@ -14,7 +14,6 @@ more data has come:
     head    the start of a request        idle, with a request that has no body
                                           body, with a Content-Length above 0
     body    a request, some of its body   idle, with the request
-                                          (before that, once, a Continue if asked for)
 
 Any of them ends in a ProtocolError, after which the reader is of no more use.  What
 `server.connection` makes of it (answers, streams, deadlines) is told there.
@@ -48,15 +47,14 @@ BARE_END = re.compile(rb"\n\r?\n")  # a head that ends, but not as it must
 HOST = re.compile(r"(?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 REASONS = {status.value: status.phrase for status in HTTPStatus}
-CONTINUE_LINE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Request:
     """One request, complete with its body; who sent it, the connection fills in."""
 
     __slots__ = (
-        "body", "expects", "headers", "keep_alive", "length", "local", "local_port",
-        "memo", "method", "path", "peer", "peer_port", "query", "version",
+        "body", "headers", "keep_alive", "length", "local", "local_port", "memo",
+        "method", "path", "peer", "peer_port", "query", "version",
     )  # fmt: skip
 
     def __init__(
@@ -75,7 +73,6 @@ class Request:
         self.headers = headers  # names in lower case
         self.body = body
         self.length = len(body)  # as announced, before the body has come
-        self.expects = False  # a 100 before it sends the body
         self.keep_alive = True
         self.peer, self.peer_port = peer, 0
         self.local, self.local_port = "", 0  # the address it came to
@@ -125,10 +122,6 @@ def _header_lines(content_type: str, headers: tuple[tuple[str, str], ...]) -> by
     return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
-class Continue:
-    """Event: the client waits for permission to send its body."""
-
-
 class RequestReader:
     """Cuts a stream of bytes into requests.
 
@@ -164,16 +157,13 @@ class RequestReader:
         """Take what arrived."""
         self._buffer += data
 
-    def next_event(self) -> Request | Continue | None:
+    def next_event(self) -> Request | None:
         """The next request, or None: more is needed. Raises ProtocolError."""
         request, buffer = self._request, self._buffer
         if request is None and buffer:
             request = self._request = self._read_head()
-        if request is None:
+        if request is None or len(buffer) < request.length:
             return None
-        if len(buffer) < request.length:
-            asks, request.expects = request.expects, False
-            return Continue() if asks else None
         if request.length:
             request.body = bytes(buffer[: request.length])
             del buffer[: request.length]
@@ -224,7 +214,6 @@ def parse_head(data: bytes) -> Request:
     request.length = body_length(headers)
     wishes = options(headers)
     request.keep_alive = "close" not in wishes and (is_modern or "keep-alive" in wishes)
-    request.expects = is_modern and headers.get("expect", "").lower() == "100-continue"
     return request
 
 

@@ -178,7 +178,8 @@ class LongConnection(Conversation):
         super().__init__(WebSocket(client=True), now, wall)
         self._service_id = endpoint.service_id
         self._interval = endpoint.ping_seconds
-        self._chunks: dict[tuple[str, int], _Chunks] = {}
+        # When the first part of a message came, and its parts.
+        self._chunks: dict[tuple[str, int], tuple[float, dict[int, bytes]]] = {}
         self._pinged = -math.inf  # the oldest ping that nothing has followed
         self._last_ping = -math.inf
         self._card_out = math.inf  # since when a card waits and nothing but pongs came
@@ -227,7 +228,7 @@ class LongConnection(Conversation):
             raise ProtocolError("a message in an impossible number of parts")
         self._forget_chunks()
         key = frame.header("message_id"), total
-        parts = self._chunks.setdefault(key, _Chunks(self._now, {})).parts
+        _, parts = self._chunks.setdefault(key, (self._now, {}))
         parts[number] = frame.payload or b""
         if sum(map(len, parts.values())) > MAX_CHUNKED:
             del self._chunks[key]
@@ -239,7 +240,7 @@ class LongConnection(Conversation):
 
     def _forget_chunks(self) -> None:
         began = self._now - CHUNK_SECONDS
-        late = [key for key in self._chunks if self._chunks[key].began < began]
+        late = [key for key in self._chunks if self._chunks[key][0] < began]
         surplus = list(self._chunks)[: max(0, len(self._chunks) - MAX_OPEN_MESSAGES)]
         for key in {*late, *surplus}:
             del self._chunks[key]
@@ -303,13 +304,6 @@ class LongConnection(Conversation):
     def is_deaf(self, now: float) -> bool:
         """Whether a card has been out for long and nothing but pongs arrived."""
         return now - self._card_out >= DEAF_SECONDS
-
-
-class _Chunks(NamedTuple):
-    """The parts of a message that have come."""
-
-    began: float
-    parts: dict[int, bytes]
 
 
 def _number(value: str) -> int:

@@ -313,7 +313,9 @@ class WebSocket:
 class Conversation:
     """One end of a protocol over a WebSocket: pings, closes and sleep are seen to.
 
-    A subclass reads messages.  What is to be written is in `data_to_send()`.
+    A subclass reads messages (`_read`, `_farewell`), and knows what is due: `tick(now,
+    wall)`, and `watch(is_card_out, now)`, for while a card is out a dead end has to be
+    found soon.  What is to be written is in `data_to_send()`.
     """
 
     asleep = "this machine slept"
@@ -377,14 +379,6 @@ class Conversation:
         data = bytes(self._out)
         self._out.clear()
         return data
-
-    def tick(self, now: float, wall: float) -> None:
-        """Do what time asks for."""
-        raise NotImplementedError
-
-    def watch(self, is_card_out: bool, now: float) -> None:
-        """Whether a card waits for a tap: then a dead end has to be found soon."""
-        raise NotImplementedError
 
     def notice_sleep(self, now: float, wall: float) -> None:
         """What lay in the socket of a machine that slept is not to be applied."""

@@ -34,9 +34,7 @@ from typing import Any
 from feishuperm.errors import ProtocolError
 from feishuperm.protocol.frames import FrameReader
 from feishuperm.protocol.http1 import (
-    CONTINUE_LINE,
     MAX_BODY,
-    Continue,
     Request,
     RequestReader,
     Response,
@@ -82,11 +80,16 @@ STREAM_SECONDS = 30.0  # without progress on a stream: the phone is gone
 class Connection(Handler):
     """A non-blocking socket with an output buffer; ends in exactly one `closed()`."""
 
-    __slots__ = ("_finishing", "_mask", "_more", "_out", "deadline", "loop", "sock")
+    __slots__ = (
+        "_finishing", "_mask", "_more", "_on_close", "_out", "deadline", "loop", "sock",
+    )  # fmt: skip
 
-    def __init__(self, loop: Loop, sock: socket.socket) -> None:
+    def __init__(
+        self, loop: Loop, sock: socket.socket, on_close: Callable[[Any], object]
+    ) -> None:
         sock.setblocking(False)
         self.loop = loop
+        self._on_close = on_close
         self.sock: socket.socket | None = sock
         self.deadline = NEVER  # when the sweep may close it
         self._out: bytearray | None = None  # what the kernel did not take yet
@@ -128,7 +131,7 @@ class Connection(Handler):
 
     def closed(self) -> None:
         """The connection is over, ended by either side."""
-        raise NotImplementedError
+        self._on_close(self)
 
     def received(self, data: bytes) -> None:
         """Some bytes came."""
@@ -162,14 +165,8 @@ class Connection(Handler):
         if self._out is not None:
             self._out += data
             return
-        try:
-            sent = self.sock.send(data)
-        except NOT_NOW:
-            sent = 0
-        except OSError:
-            self.abort()
-            return
-        if sent < len(data):
+        sent = self._now(self.sock.send, data) or 0
+        if sent < len(data) and self.sock is not None:
             self._out = bytearray(memoryview(data)[sent:])
             self._want(self._mask | WRITE)
 
@@ -178,28 +175,28 @@ class Connection(Handler):
         """How many bytes wait for the peer to read."""
         return 0 if self._out is None else len(self._out)
 
-    def _read(self) -> None:
-        assert self.sock is not None
+    def _now(self, call: Callable[[Any], Any], what: object) -> Any:
+        """What the kernel does at once; None: it has to wait, or the peer is gone."""
         try:
-            data = self.sock.recv(RECEIVE_SIZE)
+            return call(what)
         except NOT_NOW:
-            return
+            return None
         except OSError:
             self.abort()
-            return
-        if not data:
+            return None
+
+    def _read(self) -> None:
+        assert self.sock is not None
+        data = self._now(self.sock.recv, RECEIVE_SIZE)
+        if data == b"":
             self.ended()
-        elif not self._finishing:  # what comes behind the end is not even kept
+        elif data and not self._finishing:  # what comes behind the end is not even kept
             self.received(data)
 
     def _flush(self) -> None:
         assert self.sock is not None and self._out is not None
-        try:
-            sent = self.sock.send(self._out)
-        except NOT_NOW:
-            return
-        except OSError:
-            self.abort()
+        sent = self._now(self.sock.send, self._out)
+        if sent is None:
             return
         del self._out[:sent]
         self.progressed()
@@ -228,7 +225,7 @@ class HookConnection(Connection):
     whoever closed.  `data` is the owner's: what this hook waits for.
     """
 
-    __slots__ = ("_on_close", "_on_frame", "_reader", "data")
+    __slots__ = ("_on_frame", "_reader", "data")
 
     def __init__(
         self,
@@ -238,10 +235,9 @@ class HookConnection(Connection):
         on_close: Callable[[HookConnection], object],
     ) -> None:
         self._on_frame = on_frame
-        self._on_close = on_close
         self._reader: FrameReader | None = None  # only while a frame is incomplete
         self.data: object = None
-        super().__init__(loop, sock)
+        super().__init__(loop, sock, on_close)
         self.deadline = loop.now() + FIRST_FRAME_SECONDS
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
@@ -280,9 +276,6 @@ class HookConnection(Connection):
         self.send(b"R")
         self.close()
 
-    def closed(self) -> None:
-        self._on_close(self)
-
 
 class WireConnection(Connection):
     """An open WebSocket, whichever end dialled; `wire` is what is spoken over it.
@@ -290,7 +283,7 @@ class WireConnection(Connection):
     `on_message(connection, message)` for each message; `on_close(connection)` once.
     """
 
-    __slots__ = ("_held", "_on_close", "_on_message", "_wall", "wire")
+    __slots__ = ("_held", "_on_message", "_wall", "wire")
 
     def __init__(
         self,
@@ -303,10 +296,9 @@ class WireConnection(Connection):
     ) -> None:
         self.wire: Any = wire
         self._on_message = on_message
-        self._on_close = on_close
         self._wall = wall
         self._held = False
-        super().__init__(loop, sock)
+        super().__init__(loop, sock, on_close)
 
     def flush(self) -> None:
         """Write what is due; a connection in trouble goes at once."""
@@ -359,9 +351,6 @@ class WireConnection(Connection):
         else:
             super().pace()
 
-    def closed(self) -> None:
-        self._on_close(self)
-
 
 class Exchange:
     """One request's answer: one of `reply()`, `stream()`, `upgrade()`, now or later."""
@@ -405,24 +394,18 @@ class Stream:
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
-        self._on_close: Callable[[], object] | None = None
+        # Called once, without arguments, soon after the reader is gone.
+        self.on_close: Callable[[], object] = lambda: None
 
     @property
     def closed(self) -> bool:
         """Whether the reader is gone."""
         return self._connection.sock is None
 
-    @property
-    def on_close(self) -> Callable[[], object] | None:
-        """Called once, without arguments, when the reader is gone."""
-        return self._on_close
-
-    @on_close.setter
-    def on_close(self, fn: Callable[[], object] | None) -> None:
-        self._on_close = fn
-        if self.closed and fn is not None:  # lost while its head was being sent
-            loop = self._connection.loop
-            loop.call_at(loop.now(), fn)
+    def over(self) -> None:
+        """In the next turn: it may be lost before its owner has set `on_close`."""
+        loop = self._connection.loop
+        loop.call_at(loop.now(), lambda: self.on_close())
 
     def send(self, data: bytes) -> None:
         """Send, or drop a reader that is too far behind."""
@@ -442,8 +425,8 @@ class HttpConnection(Connection):
     """
 
     __slots__ = (
-        "_busy", "_ended", "_exchange", "_local", "_on_close", "_on_request", "_phase",
-        "_reader", "_stream", "memo", "peer",
+        "_busy", "_ended", "_exchange", "_local", "_on_request", "_phase", "_reader",
+        "_stream", "memo", "peer",
     )  # fmt: skip
 
     def __init__(
@@ -451,11 +434,10 @@ class HttpConnection(Connection):
         loop: Loop,
         sock: socket.socket,
         on_request: Callable[[Request, Exchange], object],
-        on_close: Callable[[HttpConnection], object] | None = None,
+        on_close: Callable[[HttpConnection], object],
         max_body: int = MAX_BODY,
     ) -> None:
         self._on_request = on_request
-        self._on_close = on_close
         self.peer = address_of(sock.getpeername)
         self._local = address_of(sock.getsockname)
         self.memo: dict[str, Any] = {}  # the owner's, about this peer
@@ -464,7 +446,7 @@ class HttpConnection(Connection):
         self._stream: Stream | None = None
         self._busy = False  # inside `_serve`, which must not call itself
         self._ended = False  # the peer sends no more
-        super().__init__(loop, sock)
+        super().__init__(loop, sock, on_close)
         self._expect("head")
 
     @property
@@ -529,11 +511,12 @@ class HttpConnection(Connection):
 
     def start_stream(self, head: bytes) -> Stream:
         """Turn into a stream; used by `Exchange`."""
-        stream = Stream(self)
-        if self.sock is not None:
+        stream = self._stream = Stream(self)
+        if self.sock is None:
+            stream.over()
+        else:
             keep_alive_probe(self.sock)
             self._phase, self.deadline = "stream", NEVER
-            self._stream = stream
             self.stream_data(head)
         return stream
 
@@ -574,10 +557,9 @@ class HttpConnection(Connection):
 
     def closed(self) -> None:
         self._phase = "closed"
-        if self._on_close is not None:
-            self._on_close(self)
-        if self._stream is not None and self._stream.on_close is not None:
-            self._stream.on_close()
+        super().closed()
+        if self._stream is not None:
+            self._stream.over()
 
     def _serve(self) -> None:
         """Hand out requests until one waits for its answer or input runs out."""
@@ -602,16 +584,13 @@ class HttpConnection(Connection):
             self._busy = False
         self._wait()
 
-    def _dispatch(self, event: Request | Continue) -> None:
-        if isinstance(event, Continue):
-            self.write(CONTINUE_LINE)
-            return
-        event.peer, event.peer_port = self.peer
-        event.local, event.local_port = self._local
-        event.memo = self.memo
+    def _dispatch(self, request: Request) -> None:
+        request.peer, request.peer_port = self.peer
+        request.local, request.local_port = self._local
+        request.memo = self.memo
         self._expect("answer")
-        self._exchange = exchange = Exchange(self, event)
-        self._on_request(event, exchange)
+        self._exchange = exchange = Exchange(self, request)
+        self._on_request(request, exchange)
 
     def _expect(self, phase: str) -> None:
         """Give the peer, or the handler, the time that its next step may take."""

@@ -24,6 +24,7 @@ import ssl
 import stat
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from feishuperm.errors import FeishupermError, SettingError
 from feishuperm.messages import message_of, msg
@@ -310,6 +311,7 @@ class Acceptor:
         self._loop = loop
         self._limit = limit
         self._sweeping = False
+        self._forget = self._closed  # one bound method for all, not one for each
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._listen(listener)
 
@@ -365,6 +367,9 @@ class Acceptor:
         if not self._sweeping:
             self._sweep_later()
 
+    def _closed(self, connection: Any) -> None:
+        self.connections.pop(connection, None)
+
     def refuse_one(self, listening: ListenSocket) -> None:
         """Out of files: give up the reserved one to tell the next client so."""
         if self._reserve >= 0:
@@ -407,7 +412,6 @@ class HookAcceptor(Acceptor):
     ) -> None:
         self._on_frame = on_frame
         self._on_close = on_close
-        self._forget = self._closed  # one bound method for all, not one for each
         self._problem = ""  # why the socket file could not be made again
         super().__init__(loop, listener, limit)
 
@@ -457,8 +461,8 @@ class HookAcceptor(Acceptor):
     def busy(self) -> bytes:
         return frame(b"R")
 
-    def _closed(self, connection: HookConnection) -> None:
-        self.connections.pop(connection, None)
+    def _closed(self, connection: Any) -> None:
+        super()._closed(connection)
         self._on_close(connection)
 
 
@@ -481,7 +485,6 @@ class HttpAcceptor(Acceptor):
         self._max_body = max_body
         self._on_request = on_request
         self._secure = secure
-        self._forget = self._closed
         # Connections by network, each oldest first.
         self._networks: dict[str, dict[HttpConnection, None]] = {}
         super().__init__(loop, listener, limit)
@@ -522,8 +525,8 @@ class HttpAcceptor(Acceptor):
     def busy(self) -> bytes:
         return plain_response(503).encode()
 
-    def _closed(self, connection: HttpConnection) -> None:
-        self.connections.pop(connection, None)
+    def _closed(self, connection: Any) -> None:
+        super()._closed(connection)
         key = client_network(connection.peer[0])
         crowd = self._networks.get(key, {})
         crowd.pop(connection, None)

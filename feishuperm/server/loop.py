@@ -264,9 +264,9 @@ def raise_file_limit() -> int:
             break
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            return _files(limit)
         except (ValueError, OSError):
-            continue
-        soft = limit
+            pass  # the next one is smaller
     return _files(soft)
 
 

@@ -46,10 +46,7 @@ def test_tls_socket_is_read_to_its_last_decrypted_byte(
         def received(self, data: bytes) -> None:
             received.extend(data)
 
-        def closed(self) -> None:
-            gone.append(True)
-
-    wire = Wire(driver.loop, secure)
+    wire = Wire(driver.loop, secure, lambda _: gone.append(True))
     data = bytes(range(256)) * 2000
     sender = threading.Thread(target=wrapped[0].sendall, args=(data,))
     sender.start()

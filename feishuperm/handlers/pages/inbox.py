@@ -118,6 +118,7 @@ def make_row(ask: Ask, links: Links) -> Row:
         danger = f"<i>{shown(ask.dangers[0])}</i>" if ask.dangers else ""
         what = title + danger + (f"<code>{shown(line)}</code>" if line else "")
     name = f"{_name(ask)} · {ask.project_name}"
+    where = " · ".join(filter(None, (ask.project_name, ask.branch, ask.agent)))
     # What is shown beside the list changes with these two: its script looks at them.
     state = f' data-why="{shown(ask.why)}" data-hold="{int(ask.hold)}"'
     html = (
@@ -125,7 +126,7 @@ def make_row(ask: Ask, links: Links) -> Row:
         f' id="row-{shown(ask.id)}" data-id="{shown(ask.id)}"'
         f' data-news="{shown(name)}"{state}>'
         f'<a class="what" href="{shown(links["request"])}">{what}</a>'
-        f'<p class="where"><span class="left">{until}</span> {_where(ask)}</p>'
+        f'<p class="where"><span class="left">{until}</span> {shown(where)}</p>'
         f'<div class="do">{_row_buttons(ask, links, whole)}</div></li>'
     )
     return Row(html, ask.why, ask.hold)
@@ -177,10 +178,6 @@ def _name(ask: Ask) -> str:
     if kind.of_a_call:
         return ask.summary or ask.tool
     return ask.heading if kind.noun else f"{ask.heading} · {ask.tool}"
-
-
-def _where(ask: Ask) -> str:
-    return shown(" · ".join(filter(None, (ask.project_name, ask.branch, ask.agent))))
 
 
 def _subject(ask: Ask) -> str:
@@ -310,7 +307,10 @@ def inbox_page(
         "parts": "".join((parts or {}).values()),
         "sessions": sessions,
         "keys": _help(language),
-        "buttons": _button_help(language),
+        "buttons": "".join(
+            f"<dt>{said(language, label)}</dt><dd>{said(language, about)}</dd>"
+            for label, about in EXPLAINED
+        ),
         "note": said(
             language,
             "No mark does not mean safe: only the text of the call is read; nothing "
@@ -361,12 +361,4 @@ def _help(language: str) -> str:
         f"<dt>{' '.join(f'<kbd>{shown(key)}</kbd>' for key in keys.split(' '))}</dt>"
         f"<dd>{said(language, label)}</dd>"
         for keys, label in (MOVES, *labels.items(), *KEYS)
-    )
-
-
-def _button_help(language: str) -> str:
-    """What the buttons do, for people without a keyboard."""
-    return "".join(
-        f"<dt>{said(language, label)}</dt><dd>{said(language, about)}</dd>"
-        for label, about in EXPLAINED
     )

@@ -580,10 +580,8 @@ def result_page(
     elif receipt.status == ENDED:
         heading = _dated(outcome)
         when = f"{outcome.done} · {moment(outcome.ended)}"
-        below = [
-            f'<p class="line">{shown(when)}</p>',
-            ('<p class="done">' + said(language, INVALID) + "</p>"),
-        ]
+        below = [f'<p class="line">{shown(when)}</p>']
+        below.append(f'<p class="done">{said(language, INVALID)}</p>')
         lines, look, sign = [*outcome.lines], "late", "clock"
     else:
         return message_page(language, INVALID, text(language, NO_REQUEST))
@@ -594,8 +592,14 @@ def result_page(
     rows = outcome_facts(outcome)
     if receipt.status == ENDED:
         rows += end_facts(outcome)[1:]  # it is said above when
-    rows += (*_about(ask), _ledger_fact(outcome))
-    about = facts(language, rows) + _subject(ask) + undo_form(outcome, ways.undo)
+    if ask is not None:  # a short reminder of which request it was
+        rows += (
+            Fact(msg("Tool"), ask.tool),
+            Fact(msg("Project"), ask.project_name),
+            Fact(msg("Branch"), ask.branch),
+        )
+    rows += (_ledger_fact(outcome),)
+    about = facts(language, rows) + _first_line(ask) + undo_form(outcome, ways.undo)
     return _verdict(language, heading, "".join(below), about, look, sign, ways.events)
 
 
@@ -756,19 +760,8 @@ def surface_name(language: str, surface: str) -> str:
     return text(language, SURFACES.get(surface, surface))
 
 
-def _about(ask: Ask | None) -> tuple[Fact, ...]:
-    """A short reminder of which request it was."""
-    if ask is None:
-        return ()
-    return (
-        Fact(msg("Tool"), ask.tool),
-        Fact(msg("Project"), ask.project_name),
-        Fact(msg("Branch"), ask.branch),
-    )
-
-
-def _subject(ask: Ask | None) -> str:
-    """The first line of what was asked, to recognise it by."""
+def _first_line(ask: Ask | None) -> str:
+    """Of what was asked, to recognise it by."""
     if ask is None or not ask.blocks or ask.blocks[0].kind in WORDY:
         return ""
     subject = one_line(ask.blocks[0].text, SUBJECT_LENGTH)
