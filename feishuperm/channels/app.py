@@ -47,6 +47,7 @@ from feishuperm.app.cards import (
 from feishuperm.app.health import Connection, Health
 from feishuperm.app.store import CardStore, OpenCard
 from feishuperm.app.taps import (
+    is_changed,
     is_nonce,
     read_event,
     read_tap,
@@ -58,7 +59,7 @@ from feishuperm.app.taps import (
 from feishuperm.channels.app_chat import AppChat
 from feishuperm.channels.base import Announcement, ApprovalsPort, Channel, Later, gone
 from feishuperm.channels.outbox import Job, OnLoop, Outbox, RateLimit
-from feishuperm.lib.feishu import build_notice_card
+from feishuperm.lib.feishu import CHANGED, build_notice_card
 from feishuperm.lib.task import at_once
 from feishuperm.messages import msg, text
 from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
@@ -306,7 +307,7 @@ class AppChannel(Channel):
     # Cards out.
 
     def _record(self, ask: Ask, outcome: Outcome) -> dict[str, Any]:
-        return settled_card(ask, outcome, self._name(outcome.who))
+        return settled_card(ask, outcome, self._signer(outcome.who))
 
     def _resume(self, card: OpenCard, announcement: Announcement) -> None:
         """A request has come back whose card is out since the server before."""
@@ -576,6 +577,8 @@ class AppChannel(Channel):
         wrong = unoffered(card, answer.action)
         if wrong:
             return toast("error", self.say(wrong))
+        if is_changed(card.ask, answer, action):
+            return toast("warning", self.say(CHANGED))
         return self._receipt(card, self.approvals.answer(answer))
 
     async def _answer_rows(self, answers: list[Answer]) -> list[Receipt]:
@@ -638,7 +641,7 @@ class AppChannel(Channel):
     def _receipt(self, card: OpenCard, receipt: Receipt) -> dict[str, Any]:
         is_late = self._clock() >= self._back_by
         lost = self._record(card.ask, gone(card.ask, self._wall())) if is_late else None
-        return receipt_toast(card, receipt, self._name, (self.missing(), lost))
+        return receipt_toast(card, receipt, self._signer, (self.missing(), lost))
 
     def missing(self) -> str:
         """What is said of a request that is not here: not yet, or not any more."""
@@ -681,6 +684,12 @@ class AppChannel(Channel):
 
     def say(self, key: str, **values: object) -> str:
         return text(self._language, key, **values)
+
+    def _signer(self, who: str) -> str:
+        """A person as their own chat names them."""
+        own_chat = not self.people.receiver.startswith("oc_")
+        is_you = own_chat and self.people.owners == {who}
+        return self.say(msg("You")) if is_you else self._name(who)
 
     def _name(self, who: str) -> str:
         """A person as a card names them: by the end of their id, if nothing better."""

@@ -89,7 +89,7 @@ class AppChat:
         if card is not None:
             return self._reply_to_card(card, said, who)
         if text_at(message, "parent_id"):
-            return self._say(msg("The request of that message is over."))
+            return self._say(msg("That request has ended."))
         command = chat.read_command(said)
         if command is not None:
             return self._obey(command, who, text_at(message, "message_id"))

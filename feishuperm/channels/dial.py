@@ -71,7 +71,7 @@ def dial_gateway(url: str, connect: Connect) -> tuple[socket.socket, bytes]:
         sock.close()
         raise FeishupermError(
             msg(
-                "{} is no gateway of feishuperm (HTTP {})",
+                "{} answered HTTP {}: it is not a feishuperm gateway",
                 url_host(url),
                 refused.status,
             )

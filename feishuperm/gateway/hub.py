@@ -527,15 +527,21 @@ class Hub:
         # An end that is told again changes a card again: the app's limits are for all.
         if outcome.id in link.waiting or self._may_send(link.machine.id):
             link.waiting.discard(outcome.id)
-            who = link.machine.name_of(outcome.who)
+            who = self.signer(link.machine, outcome.who)
             self.take(link, self.cards.settle(link.machine.id, outcome, who))
+
+    def signer(self, machine: Machine, who: str) -> str:
+        """A person as the chat of this machine's owner names them."""
+        return (
+            text(self.language, "You") if who == machine.owner else machine.name_of(who)
+        )
 
     def _update(self, link: MachineLink, message: dict[str, Any]) -> None:
         """A machine knows what came of a request of its own that has ended."""
         outcome = from_plain(Outcome, message.get("outcome"))
         is_short = len(json.dumps(message["outcome"])) <= MAX_OUTCOME
         if is_short and self._may_send(link.machine.id):
-            who = link.machine.name_of(outcome.who)
+            who = self.signer(link.machine, outcome.who)
             self.take(link, self.cards.update(link.machine.id, outcome, who))
 
     def _notice(self, link: MachineLink, message: dict[str, Any]) -> None:

@@ -105,7 +105,9 @@ class Inbound:
     async def _paired(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
         """The answer to "send this machine's requests to you?"."""
         say, registry = self._hub.say, self._hub.registry
-        over = toast("warning", say("This pairing is over: run feishuperm join again"))
+        over = toast(
+            "warning", say("This pairing has ended: run feishuperm join again")
+        )
         joining = await self._hub.store.asked(text_at(value, "id"))
         if joining is None or not is_nonce(value, joining.nonce):
             return over
@@ -154,7 +156,7 @@ class Inbound:
             name = text_at(action, "form_value", "name")
             renamed = await hub.registry.rename(machine.id, name)
             said = hub.say(
-                "Its name is {machine} now", machine=renamed.name if renamed else ""
+                "Renamed to {machine}", machine=renamed.name if renamed else ""
             )
         rows = await hub.listing(who)
         return toast("success", said, machines_card(rows, self._language))

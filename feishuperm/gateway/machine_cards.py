@@ -40,7 +40,7 @@ def join_card(joining: Joining, language: str) -> dict[str, Any]:
         columns(
             [
                 [callback_button(say("Add it"), "primary_filled", yes)],
-                [callback_button(say("Not mine"), "danger", no)],
+                [callback_button(say("Not mine"), "default", no)],
             ]
         ),
     ]
@@ -88,12 +88,13 @@ def _machine(row: dict[str, Any], language: str) -> list[dict[str, Any]]:
     state = text(language, key, time=moment)
     words = text(
         language,
-        "Revoke {machine}? Its requests come here no more; open cards are void.",
+        "Revoke {machine}? Its requests no longer come here, and its open cards stop "
+        "working.",
         machine=row["name"],
     )
     value = {"machine": row["id"], "action": REVOKE}
     revoke = {
-        **callback_button(text(language, pmsg("machine", "Revoke")), "danger", value),
+        **callback_button(text(language, pmsg("machine", "Revoke")), "default", value),
         "confirm": {"title": plain(row["name"]), "text": plain(words)},
     }
     value = {**value, "action": RENAME}

@@ -20,7 +20,7 @@ from feishuperm.channels.inbox import InboxChannel
 from feishuperm.errors import ProtocolError
 from feishuperm.handlers.access import OPEN_PATHS, Gate, WrongIds, is_local
 from feishuperm.handlers.inbox import CLOSED, Form, Inbox, links_of, own_form
-from feishuperm.handlers.pages.pieces import CHANGED, Values, pending
+from feishuperm.handlers.pages.pieces import Values, pending
 from feishuperm.handlers.pages.request import (
     NOWHERE,
     Ways,
@@ -41,6 +41,7 @@ from feishuperm.handlers.replies import (
     page,
     refusal,
 )
+from feishuperm.lib.feishu import CHANGED
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.process_tree import Suspect
 from feishuperm.lib.program import archive_path

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from feishuperm.lib.display import count_unseen, one_line, visible
 from feishuperm.messages import msg, pmsg
-from feishuperm.models.ask import CUT_FIRST, CUT_LAST, Block, shorten_block
+from feishuperm.models.ask import CUT_FIRST, CUT_LAST, DETAIL, Block, shorten_block
 from feishuperm.models.names import (
     FORM,
     IDLE,
@@ -39,6 +39,7 @@ class ToolDetail(NamedTuple):
     tool_name: str
     colour: str  # Feishu header template
     summary: str
+    what: tuple[str, str]  # a sentence about what it does, and what it names
     blocks: tuple[Block, ...]  # their labels are in English
 
 
@@ -96,6 +97,7 @@ class Tool(NamedTuple):
     colour: str
     fields: tuple[Field, ...]
     rules: Callable[[str, ToolInput], Rules]
+    does: str = ""  # what it does to the file, or to what its description names
 
 
 # Pretty JSON takes ten times as long as the plain one; of a deep tree it is mostly
@@ -125,6 +127,10 @@ _LAST_WORD, _FIRST_WORD = re.compile(r"\s\S*\Z"), re.compile(r"\S*\s")
 
 def _text(*keys: str) -> tuple[Field, ...]:
     return tuple(Field((key,), "text") for key in keys)
+
+
+def _detail(*keys: str) -> tuple[Field, ...]:
+    return tuple(Field((key,), DETAIL) for key in keys)
 
 
 def _code(key: str, language: str = "") -> Field:
@@ -168,7 +174,8 @@ def _show_value(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
         return []
     if isinstance(value, str):
         return [_block(field.kind, field.label, value, field.language, limit)]
-    return [_block("text", field.label, _json(value), "", limit)]
+    kind = DETAIL if field.kind == DETAIL else "text"
+    return [_block(kind, field.label, _json(value), "", limit)]
 
 
 def _show_edit(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
@@ -216,12 +223,12 @@ def _diff(before: str, after: str, budget: Budget, limit: int) -> Block:
     """The change; where only its ends are wanted of a long one, out of its ends."""
     hidden = len(before) + len(after) - BRIEF_DIFF
     if not limit or hidden <= 0:
-        text = unified_diff(before, after, budget)
-        return _block("diff", msg("Change"), text, "diff", limit)
+        text = unified_diff(before, after, budget).partition("\n")[2]  # no "@@"
+        return _block("diff", "", text, "diff", limit)
     half = BRIEF_DIFF // 2
     removed = f"-{before[:half]}".replace("\n", "\n-") if before else ""
     added = f"+{after[-half:]}".replace("\n", "\n+") if after else ""
-    block = _block("diff", msg("Change"), f"{removed}\n{added}", "diff", limit)
+    block = _block("diff", "", f"{removed}\n{added}", "diff", limit)
     return block._replace(hidden=block.hidden + hidden)
 
 
@@ -328,7 +335,9 @@ def _domain_rule(tool_name: str, tool_input: ToolInput) -> Rules:
 
 _PLAIN_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?(?:[/?#]|\Z)")
 
-_AGENT = ("subagent_type", "description", "prompt")
+_AGENT = (*_text("prompt"), *_detail("subagent_type", "description"))
+EDITS, FINDS = msg("Edit {what}"), msg("Search for files")
+STARTS = msg("Start a subagent: {what}")
 MCP = "mcp__*"
 UNKNOWN = "*"
 TOOLS = {
@@ -336,9 +345,10 @@ TOOLS = {
         "orange",
         (
             _code("command", "bash"),
-            *_text("description", "timeout", "run_in_background"),
+            *_detail("description", "timeout", "run_in_background"),
         ),
         _command_rule,
+        msg("Run a command: {what}"),
     ),
     "Edit": Tool(
         "yellow",
@@ -347,16 +357,19 @@ TOOLS = {
             Field(("old_string", "new_string", "replace_all"), "diff", "", _show_edit),
         ),
         _edit_rules,
+        EDITS,
     ),
     "MultiEdit": Tool(
         "yellow",
         (_path("file_path"), Field(("edits",), "diff", "", _show_edits)),
         _by_path("Edit", "file_path"),
+        EDITS,
     ),
     "Write": Tool(
         "yellow",
         (_path("file_path"), Field(("content",), "code", "", _show_content)),
         _by_path("Edit", "file_path"),
+        msg("Write {what}"),
     ),
     "NotebookEdit": Tool(
         "yellow",
@@ -366,30 +379,35 @@ TOOLS = {
             _code("new_source", "python"),
         ),
         _by_path("Edit", "notebook_path"),
+        EDITS,
     ),
     "Read": Tool(
         "blue",
         (_path("file_path"), *_text("offset", "limit", "pages")),
         _by_path("Read", "file_path"),
+        msg("Read {what}"),
     ),
     # The client checks these two against Read rules, which would open the whole folder.
-    "Glob": Tool("blue", (_code("pattern"), _path("path")), _no_rule),
+    "Glob": Tool("blue", (_code("pattern"), _path("path")), _no_rule, FINDS),
     "Grep": Tool(
         "blue",
         (_code("pattern"), _path("path"), *_text("glob", "type", "output_mode")),
         _no_rule,
+        msg("Search in files"),
     ),
-    "WebFetch": Tool("purple", (_code("url"), *_text("prompt")), _domain_rule),
-    "WebSearch": Tool("purple", _text("query"), _bare),
+    "WebFetch": Tool(
+        "purple", (_code("url"), *_text("prompt")), _domain_rule, msg("Open a web page")
+    ),
+    "WebSearch": Tool("purple", _text("query"), _bare, msg("Search the web")),
     # A rule would name the agent or the skill, whatever it is told to do.
-    "Task": Tool("turquoise", _text(*_AGENT), _no_rule),
-    "Agent": Tool("turquoise", _text(*_AGENT), _no_rule),
-    "Skill": Tool("purple", _text("skill", "args"), _no_rule),
+    "Task": Tool("turquoise", _AGENT, _no_rule, STARTS),
+    "Agent": Tool("turquoise", _AGENT, _no_rule, STARTS),
+    "Skill": Tool("purple", _text("skill", "args"), _no_rule, msg("Use a skill")),
     QUESTION_TOOL: Tool(
         "indigo", (Field(("questions",), "question", "", _show_questions),), _no_rule
     ),
     PLAN_TOOL: Tool(
-        "blue", (Field(("plan",), "markdown"), _path("planFilePath")), _no_rule
+        "blue", (Field(("plan",), "markdown"), *_detail("planFilePath")), _no_rule
     ),
     IDLE: Tool("green", (Field((LAST_WORDS,), "markdown"),), _no_rule),
     FORM: Tool(
@@ -440,8 +458,18 @@ def extract_tool_detail(
         label = msg("Also") if tool.fields else msg("Input")
         blocks.append(_rest(rest, limit, label))
     return ToolDetail(
-        one_line(tool_name), tool.colour, summary(tool_name, tool_input), tuple(blocks)
+        one_line(tool_name),
+        tool.colour,
+        summary(tool_name, tool_input),
+        (tool.does or one_line(tool_name), _named(tool_input)),
+        tuple(blocks),
     )
+
+
+def _named(tool_input: ToolInput) -> str:
+    """The path a call is about, or what it says of itself."""
+    values = (tool_input.get(key) for key in (*PATH_KEYS, "description"))
+    return next((value for value in values if isinstance(value, str)), "")
 
 
 def headline(tool_name: str, tool_input: ToolInput, limit: int) -> str:

@@ -158,14 +158,16 @@ IN_THE_INBOX = {
 }
 
 
-def _reason(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    return (
-        Field(
-            REASON,
-            label=say("Reason for denying"),
-            hint=say("Optional; Claude is told"),
-        ),
-    )
+def _reason(
+    say: Say,
+    label: str = msg("Reason for denying"),
+    hint: str = msg("Optional. Sent to Claude"),
+) -> tuple[Field, ...]:
+    return (Field(REASON, label=say(label), hint=say(hint)),)
+
+
+def _plan_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
+    return _reason(say, msg("What should change?"), msg("Sent to Claude with the plan"))
 
 
 def _refusal(action: Action, answer: Answer, say: Say) -> Decision:
@@ -210,7 +212,7 @@ def is_editable(tool_input: ToolInput) -> bool:
 
 
 def _permission_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    reason = _reason(tool_input, say)
+    reason = _reason(say)
     if not is_editable(tool_input):
         return reason
     command = tool_input[COMMAND]
@@ -258,7 +260,7 @@ def _next(
     return (
         Decision.other({"next": typed})
         if typed
-        else msg("There is nothing in it; nothing was sent.")
+        else msg("It is empty; nothing was sent.")
     )
 
 
@@ -314,7 +316,7 @@ def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
                 hint=say(hint) if question.options else "",
             ),
         )
-    return (*fields, *_reason(tool_input, say))
+    return (*fields, *_reason(say, msg("Reason for not answering")))
 
 
 NEXT_NOTE = msg(
@@ -351,7 +353,7 @@ _ROWS = (
         (
             Action("answer", "/answer", msg("Answer"), msg("Answered"), YES, ANSWERED,
                    reads=("*",), needs=True, submit=msg("Submit"), words=True),
-            DENY._replace(label=msg("Rather not answer"),
+            DENY._replace(label=msg("Skip question"),
                           done=msg("Question declined")),
             INTERRUPT,
         ),
@@ -368,7 +370,7 @@ _ROWS = (
                           words=True),
             INTERRUPT,
         ),
-        _reason, _plan, noun=msg("Plan"), content="plan",
+        _plan_fields, _plan, noun=msg("Plan"), content="plan",
     ),
     Kind(
         "next", frozenset(), msg("Claude Code is done. What next?"),

@@ -182,7 +182,7 @@ def undone_page(language: str, outcome: Outcome) -> bytes:
     )
     below = f'<p class="line">{sentence}</p>'
     about = facts(language, outcome_facts(outcome))
-    heading = text(language, "Taken back")
+    heading = text(language, "Undone")
     return _verdict(language, heading, below, about, "good", "check")
 
 
@@ -275,7 +275,7 @@ def _ended(
 ) -> str:
     """How a request ended, with everything that is to be said about it."""
     language = outcome.language
-    undone = " · " + text(language, "Taken back")
+    undone = " · " + text(language, "Undone")
     lines = (
         f"{text(language, row.label)}: {row.value}{undone if row.struck else ''}"
         for row in (*outcome_facts(outcome), *more)
