@@ -74,7 +74,7 @@ CODES = {
     11205: (FAIL, msg("the app has no bot, or was never published")),
     11207: (FAIL, msg("the app is not installed: publish a version")),
     11210: (FAIL, msg("the app is not installed: publish a version")),
-    230001: (SIMPLER, msg("Feishu refused the message's form")),
+    230001: (SIMPLER, msg("Feishu refused the format of the message")),
     230002: (FAIL, msg("the bot is not in the group of FEISHU_RECEIVE_ID")),
     230006: (FAIL, msg("the app's bot is switched off: switch it on and publish")),
     230011: (FAIL, msg("the message was recalled")),

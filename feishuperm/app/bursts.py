@@ -117,13 +117,21 @@ class BurstRow:
     def words(self) -> str:
         whole = self._whole()
         rest = "\n…" if len(whole) > WORDS or self.ask.partial else ""
-        return f"{self.ask.tool}: {whole[:WORDS]}{rest}"
+        name = self.ask.what or self.ask.tool
+        return f"{name}\n{whole[:WORDS]}{rest}"
 
     def _whole(self) -> str:
         """Everything there is to see of the request."""
         labelled = len(self.ask.blocks) > 1
         blocks = [
-            f"{block.label}: {block.text}" if block.label and labelled else block.text
+            text(
+                self.ask.language,
+                "{label}: {value}",
+                label=block.label,
+                value=block.text,
+            )
+            if block.label and labelled
+            else block.text
             for block in self.ask.blocks
         ]
         return "\n".join(blocks) or self.ask.empty or self.ask.summary
@@ -243,7 +251,8 @@ class Burst:
         elements += self._all_elements()
         first = next(iter(self._rows.values())).ask
         title = f"{first.title} ×{len(self._rows)}"
-        colour = "grey" if self.is_over() else first.colour
+        risky = any(row.ask.dangers for row in self._waiting())
+        colour = "grey" if self.is_over() else "red" if risky else first.colour
         where = " · ".join(filter(None, (first.machine, first.project_name)))
         return card_frame(title, where, colour, first.summary, elements)
 

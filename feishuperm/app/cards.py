@@ -12,10 +12,11 @@ else has to be filled in is a form.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from functools import partial
 from typing import NamedTuple
 
 from feishuperm.app.api import MAX_CARD
@@ -24,34 +25,44 @@ from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.feishu import (
     LABEL,
     MASKED,
-    SHORT_ID,
     STYLES,
     Card,
     Element,
+    answer_rows,
+    at_zero,
     block_elements,
-    button_rows,
     callback_button,
     card_frame,
-    described,
+    colour,
+    columns,
+    danger_elements,
     div,
     encode,
+    known_elements,
     link_button,
     longest,
+    more,
     more_key,
     note,
     notes,
+    panel,
     plain,
     time_hint,
+    why_elements,
 )
 from feishuperm.messages import msg, text
 from feishuperm.models.ask import (
+    ASKED,
+    DETAIL,
     FOREVER,
     NO,
     STOP,
     WHILE,
+    YES,
     Ask,
     Block,
     Field,
+    Layout,
     Offer,
     Option,
     Outcome,
@@ -67,14 +78,14 @@ PREVIEW, PREVIEW_END = 500, 300  # of a folded one, from its start and its end
 MAX_BUTTONS = 8  # choices that are buttons; more are a list
 MAX_CHOICES = 100  # of a list
 RULES = 600  # characters of rules in a confirm
-LOOKS = {"good": "green", "bad": "red", "late": "grey"}
+RECOMMENDED = re.compile(r"[(（](?:recommended|推荐)[)）]", re.IGNORECASE)
 HOLD = "hold"  # the action of a button that decides nothing: somebody reads
 REVOKE = "revoke"  # of one that ends a pass, or "all"
 CHANGE_SECONDS = 120.0  # a card that could not be changed for so long stays as it is
 ATTACHED = msg("⚠ Too long for a card: the whole is in the file below")
 ATTACHING = msg(
-    "⚠ Too long for a card: the whole follows as a file, and only then it "
-    "can be allowed"
+    "⚠ Too long for a card. The full text follows as a file; you can allow it once "
+    "that arrives"
 )
 AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
 SESSIONS = 200  # whose pace is known
@@ -126,28 +137,36 @@ def ask_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> tuple[Card, bool]:
 
 
 def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
+    """What a decision needs, in the order of every surface; all else is folded.
+
+    Feishu takes no form inside of a panel: where there are fields, one form at the root
+    holds all of it.
+    """
     seen = whole or (extra.attached and not ask.veiled)
     ask = ask if whole else ask.without_edit()
-    offers = [offer for offer in ask.actions if seen or not offer.grants]
-    always = ask.rules and any(offer.look == FOREVER for offer in offers)
+    answers = _Answers(ask, mark, extra, seen)
+    below = [*answers.beside(), *answers.rows(), panel(more(ask), answers.folded())]
+    if answers.fields:
+        below = [{"tag": "form", "name": "form", "elements": below}]
+    ends = (extra.hurry, at_zero(ask)) if extra.hurry else (time_hint(ask),)
     elements = [
-        *notes(extra.hurry),
-        *described(ask, _block),
+        *danger_elements(ask),
+        *_blocks(ask, answers.ask_questions),
         *_missing(ask, extra, whole),
-        *_actions(ask, offers, mark),
-        *notes(ask.rule_note if always else ""),
-        *_hold_button(ask, mark),
-        *_page_button(ask, extra),
-        note(time_hint(ask)),
-        note(_facts(ask)),
+        *why_elements(ask),
+        *below,
+        note(" · ".join(filter(None, ends))),
     ]
-    subtitle = _subtitle(ask)
-    return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
+    return card_frame(ask.title, ask.headline, colour(ask), ask.summary, elements)
 
 
-def _subtitle(ask: Ask) -> str:
-    places = (ask.machine, one_line(ask.tool), ask.project_name)
-    return " · ".join(filter(None, places))
+def _blocks(ask: Ask, asked_below: bool = False) -> list[Element]:
+    """What is asked; `asked_below`: its questions are asked by their fields."""
+    hidden = (DETAIL, ASKED) if asked_below else (DETAIL,)
+    blocks = [block for block in ask.blocks if block.kind not in hidden]
+    if not ask.blocks and ask.empty:
+        return [div(ask.empty)]
+    return [part for block in blocks for part in _block(block, ask.language)]
 
 
 def _block(block: Block, language: str) -> list[Element]:
@@ -162,13 +181,9 @@ def _block(block: Block, language: str) -> list[Element]:
     )
     last = block.text.rstrip()[-PREVIEW_END:]  # what stands last runs last
     seen = f"{block.text[:PREVIEW].rstrip()}\n…\n{last}"
-    panel = {
-        "tag": "collapsible_panel",
-        "expanded": False,
-        "header": {"title": plain(title)},
-        "elements": block_elements(block._replace(label=""), language),
-    }
-    return [*block_elements(block._replace(text=seen), language), panel]
+    whole = block_elements(block._replace(label=""), language)
+    ends = block_elements(block._replace(text=seen), language)
+    return [*ends, panel(title, whole)]
 
 
 def _missing(ask: Ask, extra: Extra, whole: bool) -> list[Element]:
@@ -178,45 +193,104 @@ def _missing(ask: Ask, extra: Extra, whole: bool) -> list[Element]:
     return [note(text(ask.language, key)) for key in keys]
 
 
-def _hold_button(ask: Ask, mark: Mark) -> list[Element]:
-    """What stops the clock for somebody who reads."""
-    if not ask.hold:
-        return []
-    return [button(text(ask.language, "Hold"), WHILE, mark, HOLD)]
+# Buttons and fields.
 
 
-def _page_button(ask: Ask, extra: Extra) -> list[Element]:
-    if not extra.page:
-        return []
-    return [link_button(text(ask.language, more_key(ask)), extra.page)]
+class _Answers:
+    """The buttons and fields of one card, each in its place."""
 
+    def __init__(self, ask: Ask, mark: Mark, extra: Extra, seen: bool) -> None:
+        offers = [
+            offer
+            for offer in ask.actions
+            if (seen or not offer.grants) and is_offered(offer, ask)
+        ]
+        layout = self._layout = Layout(ask, offers, _is_short)
+        self._ask, self._mark, self._page = ask, mark, extra.page
+        read = {name for offer in offers for name in offer.fields}
+        self.fields = [field for field in ask.fields if field.name in read]
+        self.ask_questions = any(o.needs for o in (*layout.filled, layout.choice) if o)
+        self._has_page = False  # on the card already
 
-def _facts(ask: Ask) -> str:
-    created = time.strftime("%H:%M:%S", time.localtime(ask.created))
-    facts = (ask.branch, ask.agent, ask.session[:SHORT_ID], created, ask.id)
-    return " · ".join(one_line(fact, 60) for fact in facts if fact)
+    def beside(self) -> list[Element]:
+        """The fields that an answer cannot do without, or the options of one."""
+        offer = self._layout.choice
+        if offer is None:
+            return self._inputs(*self._layout.filled)
+        question, *_ = self.fields
+        elements = [div(question.label)] if question.label else []
+        for number, option in enumerate(question.options):
+            look = YES if RECOMMENDED.search(option.value) else WHILE
+            name = f"{offer.name}:{number}"
+            elements.append(self._button(offer, name, option.value, look))
+            elements += [note(option.detail)] if option.detail else []
+        return elements
 
+    def rows(self) -> list[Element]:
+        """The way to the page takes the place of what would let it happen."""
+        beside = (*self._layout.first, *self._layout.second)
+        is_closed = not any(
+            offer.grants for offer in (*beside, self._layout.choice) if offer
+        )
+        self._has_page = is_closed and bool(self._page)
+        return self._rows(beside, self._view() if self._has_page else ())
 
-# Buttons and forms.
+    def _view(self) -> list[Element]:
+        label = text(self._ask.language, more_key(self._ask))
+        return [{**link_button(label, self._page), "name": "view"}]
 
+    def _rows(
+        self, offers: Sequence[Offer], left: Sequence[Element] = ()
+    ) -> list[Element]:
+        yes = [self._offer(offer) for offer in offers if offer.grants]
+        no = [self._offer(offer) for offer in offers if not offer.grants]
+        return answer_rows([*left, *yes], no)
 
-def _actions(ask: Ask, offers: Sequence[Offer], mark: Mark) -> list[Element]:
-    """What may be answered, in its order: buttons that need nothing side by side."""
-    fields = {field.name: field for field in ask.fields}
-    rows = [
-        (offer, [fields[name] for name in offer.fields if name in fields])
-        for offer in offers
-        if is_offered(offer, ask)
-    ]
-    elements: list[Element] = []
-    for is_filled, run in groupby(rows, lambda row: bool(row[1])):
-        if is_filled:
-            elements += [e for row in run for e in _filled(*row, ask, mark)]
-            continue
-        plain_ones = [offer for offer, _ in run]
-        buttons = [_answer(offer, offer.label, ask, mark) for offer in plain_ones]
-        elements += button_rows(buttons, [offer.grants for offer in plain_ones])
-    return elements
+    def folded(self) -> list[Element]:
+        """All that is wanted seldom."""
+        ask, layout = self._ask, self._layout
+        shown = (*layout.filled, layout.choice, layout.edit)
+        rest = [
+            o for o in (*layout.first, *layout.second, *layout.folded) if o not in shown
+        ]
+        elements = self._inputs(layout.choice, left_out=1) if layout.choice else []
+        elements += self._inputs(*rest)
+        if layout.edit:
+            elements += [*self._inputs(layout.edit), self._offer(layout.edit)]
+        chosen = [layout.choice] if layout.choice else []
+        passes = [o for o in layout.folded if o.look == WHILE]
+        elements += self._rows(
+            [*chosen, *(o for o in layout.folded if o not in passes)]
+        )
+        if passes:
+            elements.append(columns([[self._offer(offer)] for offer in passes]))
+        if ask.hold:
+            label = text(ask.language, "Hold")
+            elements.append(self._button(None, HOLD, label, WHILE))
+        if self._page and not self._has_page:
+            elements += self._view()
+        return [*elements, *known_elements(ask)]
+
+    def _offer(self, offer: Offer) -> Element:
+        is_first = offer in self._layout.first and not self._ask.dangers
+        look = offer.look if is_first or offer.look != YES else WHILE
+        label = offer.submit if offer.needs else offer.label
+        return self._button(offer, offer.name, label, look)
+
+    def _button(
+        self, offer: Offer | None, action: str, label: str, look: str
+    ) -> Element:
+        drawn = button(label, look, self._mark, action)
+        if self.fields:  # what is filled in travels with every button
+            drawn.update(
+                name=f"submit_{action}".replace(":", "_"), form_action_type="submit"
+            )
+        return {**drawn, **(_confirm(offer, self._ask) if offer else {})}
+
+    def _inputs(self, *offers: Offer, left_out: int = 0) -> list[Element]:
+        names = {name for offer in offers for name in offer.fields}
+        fields = [field for field in self.fields if field.name in names][left_out:]
+        return [element for field in fields for element in _input(field)]
 
 
 def is_offered(offer: Offer, ask: Ask) -> bool:
@@ -226,39 +300,11 @@ def is_offered(offer: Offer, ask: Ask) -> bool:
     return len(confirm_words(offer, ask)) <= RULES
 
 
-def _filled(offer: Offer, fields: list[Field], ask: Ask, mark: Mark) -> list[Element]:
-    """An answer that takes fields along: a choice of buttons, a form, or both."""
-    choice = ask.choice(offer)
-    if choice is None or not _are_buttons(choice.options):
-        return [_form(offer, fields, ask, mark)]
-    told: list[Element] = []
-    if all(block.kind != "question" for block in ask.blocks):
-        details = (_choice(option) for option in choice.options if option.detail)
-        told = [*([div(choice.label)] if choice.label else []), *notes(*details)]
-    buttons = [
-        _answer(offer, option.value, ask, mark, f":{number}")
-        for number, option in enumerate(choice.options)
-    ]
-    return [*told, *buttons, _form(offer, fields[1:], ask, mark)]
-
-
-def _are_buttons(options: Sequence[Option]) -> bool:
-    """Whether a choice is a tap on one of a few buttons."""
-    return len(options) <= MAX_BUTTONS and all(len(o.value) <= LABEL for o in options)
-
-
-def _form(offer: Offer, fields: list[Field], ask: Ask, mark: Mark) -> Element:
-    submit = {
-        **_answer(offer, offer.submit or offer.label, ask, mark),
-        "name": f"submit_{offer.name}",
-        "form_action_type": "submit",
-    }
-    inputs = [element for field in fields for element in _input(field)]
-    return {
-        "tag": "form",
-        "name": f"form_{offer.name}",
-        "elements": [*inputs, submit],
-    }
+def _is_short(question: Field | None) -> bool:
+    """Whether a tap on one of a few buttons is an answer."""
+    if question is None or len(question.options) > MAX_BUTTONS:
+        return False
+    return all(len(option.value) <= LABEL for option in question.options)
 
 
 def _input(field: Field) -> list[Element]:
@@ -295,7 +341,7 @@ def _select(field: Field) -> Element:
 
 
 def _choice(option: Option) -> str:
-    return f"{option.value}: {option.detail}" if option.detail else option.value
+    return f"{option.value} · {option.detail}" if option.detail else option.value
 
 
 def confirm_words(offer: Offer, ask: Ask) -> str:
@@ -304,20 +350,18 @@ def confirm_words(offer: Offer, ask: Ask) -> str:
     return "\n".join(filter(None, (offer.confirm, *rules)))
 
 
-def _answer(
-    offer: Offer, label: str, ask: Ask, mark: Mark, number: str = ""
-) -> Element:
-    """A button that answers, with what has to be agreed to first."""
-    made = button(label, offer.look, mark, offer.name + number)
+def _confirm(offer: Offer, ask: Ask) -> Element:
+    """What has to be agreed to first, as a button has it."""
     words = confirm_words(offer, ask)
-    if words:
-        title = plain(one_line(offer.label, LABEL))
-        made["confirm"] = {"title": title, "text": plain(words)}
-    return made
+    if offer.grants and ask.dangers:
+        marked = text(ask.language, "This call is marked as dangerous.")
+        words = f"{marked}\n{words}".rstrip()
+    title = plain(one_line(offer.label, LABEL))
+    return {"confirm": {"title": title, "text": plain(words)}} if words else {}
 
 
 def button(label: str, look: str, mark: Mark, action: str) -> Element:
-    return callback_button(label, STYLES[look], mark.value(action))
+    return callback_button(label, STYLES.get(look, "default"), mark.value(action))
 
 
 # Time runs out.
@@ -421,40 +465,46 @@ def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
 
 
 def _settled_card(ask: Ask, outcome: Outcome, who: str) -> Card:
-    ran: list[Element] = []
-    if outcome.ran:  # instead of the command below
-        label = text(outcome.language, "Ran instead")
-        block = Block("code", label, visible(outcome.ran), "bash")
-        ran = block_elements(block, outcome.language)
+    ask = ask._replace(rules=(), rule_note="")
+    language = outcome.language
+    title = outcome.done
+    if outcome.result:
+        title = text(language, "{what}, {how}", what=title, how=outcome.result)
+    ran = [Block("code", "", visible(outcome.ran), "bash")] if outcome.ran else []
+    shown = ask._replace(blocks=tuple(ran)) if ran else fit(ask, RECORD)
     elements = [
-        *([div(outcome.result)] if outcome.result else []),
-        note(signed(outcome, who)),
-        *map(note, (*outcome.answers, *outcome.lines)),
-        *ran,
-        *(note(_rule(outcome, rule)) for rule in outcome.rules),
-        *notes(outcome.reason),
-        {"tag": "hr"},
-        *(described(fit(ask, RECORD), _block) if ask.blocks else ()),
-        note(_facts(ask)),
+        *([note(words)] if (words := signed(outcome, who)) else []),
+        *map(note, outcome.lines),
+        *(map(div, outcome.answers) if outcome.answers else _blocks(shown)),
+        panel(more(ask), [*_record(ask, outcome), *known_elements(ask)]),
     ]
-    look = LOOKS[outcome.look]
-    return card_frame(outcome.done, _subtitle(ask), look, ask.summary, elements)
+    look = "green" if outcome.look == "good" else "grey"
+    return card_frame(title, ask.headline, look, ask.summary, elements)
+
+
+def _record(ask: Ask, outcome: Outcome) -> list[Element]:
+    """What came with the decision, and where the ledger stands."""
+    say = partial(text, outcome.language, "{label}: {value}")
+    rows = [
+        (msg("Reason"), outcome.reason),
+        *((msg("Rule"), _rule(outcome, rule)) for rule in outcome.rules),
+        *((msg("Asked for"), block.text) for block in ask.blocks[:1] if outcome.ran),
+        (msg("Ledger"), outcome.head),
+    ]
+    labels = ((text(outcome.language, label), value) for label, value in rows if value)
+    return [note(say(label=label, value=value)) for label, value in labels]
 
 
 def _rule(outcome: Outcome, rule: str) -> str:
-    undone = rule in outcome.undone and text(outcome.language, "Taken back")
-    label = text(outcome.language, "Rule")
-    return f"{label}: {rule} · {undone}" if undone else f"{label}: {rule}"
+    undone = text(outcome.language, "Undone")
+    return f"{rule} · {undone}" if rule in outcome.undone else rule
 
 
 def signed(outcome: Outcome, who: str) -> str:
-    """Who did it, when, where, and where the ledger stands."""
-    language = outcome.language
-    moment = time.strftime("%H:%M:%S", time.localtime(outcome.ended))
-    where = text(language, SURFACES[outcome.surface]) if outcome.surface else ""
-    key = msg("by {who} at {time}, {where}") if who else msg("at {time} {where}")
-    said = text(language, key, who=who, time=moment, where=where).rstrip(" 在")
-    return f"{said} · {outcome.head}" if outcome.head else said
+    """Who did it, when and where, as people say it."""
+    moment = time.strftime("%H:%M", time.localtime(outcome.ended))
+    where = text(outcome.language, SURFACES.get(outcome.surface, ""))
+    return " · ".join(filter(None, (who, moment, where)))
 
 
 def _fits(card: Card) -> bool:

@@ -52,6 +52,8 @@ def read_tap(
         options = tuple(option.value for option in field.options)
         values = {field.name: _values(number, options)}
     confirmed = offer is not None and bool(confirm_words(offer, ask))
+    read = offer.fields if offer is not None else ()
+    values = {key: given for key, given in values.items() if key in read}
     digest = text_at(value, "digest")
     return Answer(ask.id, name, values, "card", who, digest, confirmed)
 
@@ -63,6 +65,20 @@ def unfit(card: OpenCard, value: dict[str, Any], message_id: str) -> str:
     """
     is_same = card.message_id in ("", message_id) and is_nonce(value, card.nonce)
     return "" if is_same else NOT_AS_SHOWN
+
+
+def is_changed(ask: Ask, answer: Answer, action: dict[str, Any]) -> bool:
+    """Whether the command was edited, and another button than its own approves it."""
+    offer, form = ask.offer(answer.action), part_at(action, "form_value")
+    if offer is None or not offer.grants or ask.edits(offer):
+        return False
+    fields = [field for field in ask.fields if field.edits and field.name in form]
+    return any(_words(form[field.name]) != _words(field.value) for field in fields)
+
+
+def _words(typed: object) -> list[str]:
+    """Line ends may change on the way, without anybody's doing."""
+    return [line.rstrip() for line in str(typed).strip().splitlines()]
 
 
 def unoffered(card: OpenCard, action: str) -> str:

@@ -53,6 +53,7 @@ from feishuperm.app.cards import (
 from feishuperm.app.health import Connection, Health
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import (
+    is_changed,
     is_nonce,
     is_old,
     read_event,
@@ -73,7 +74,7 @@ from feishuperm.channels.base import (
 )
 from feishuperm.channels.outbox import Job, OnLoop, Outbox, RateLimit
 from feishuperm.errors import FileError, PayloadError
-from feishuperm.lib.feishu import build_notice_card
+from feishuperm.lib.feishu import CHANGED, build_notice_card
 from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.lib.task import at_once
@@ -417,7 +418,7 @@ class AppChannel(Channel):
     # Cards out.
 
     def _record(self, ask: Ask, outcome: Outcome) -> dict[str, Any]:
-        return settled_card(ask, outcome, self._name(outcome.who))
+        return settled_card(ask, outcome, self._signer(outcome.who))
 
     def _resume(self, card: OpenCard, announcement: Announcement) -> None:
         """A request has come back whose card is out since the server before."""
@@ -679,10 +680,12 @@ class AppChannel(Channel):
         wrong = unoffered(card, answer.action)
         if wrong:
             return toast("error", self.say(wrong))
+        if is_changed(card.ask, answer, action):
+            return toast("warning", self.say(CHANGED))
         receipt, lost = self.approvals.answer(answer), None
         if self._clock() >= self._back_by:
             lost = self._record(card.ask, gone(card.ask, self._wall()))
-        return receipt_toast(card, receipt, self._name, (self._missing(), lost))
+        return receipt_toast(card, receipt, self._signer, (self._missing(), lost))
 
     async def _answer_rows(self, answers: list[Answer]) -> list[Receipt]:
         receipts = map(self.approvals.answer, answers)
@@ -803,7 +806,7 @@ class AppChannel(Channel):
             ended = receipt.status in (statuses.SETTLED, statuses.ENDED)
             return receipt.outcome.done if ended else receipt.error or self._missing()
         if text_at(message, "parent_id"):
-            return self.say("The request of that message is over.")
+            return self.say("That request has ended.")
         command = chat.read_command(said)
         if command is not None:
             return self._obey(command, who, text_at(message, "message_id"))
@@ -852,6 +855,12 @@ class AppChannel(Channel):
 
     def say(self, key: str, **values: object) -> str:
         return text(self._language, key, **values)
+
+    def _signer(self, who: str) -> str:
+        """A person as their own chat names them."""
+        own_chat = not self.people.receiver.startswith("oc_")
+        is_you = own_chat and self.people.owners == {who}
+        return self.say(msg("You")) if is_you else self._name(who)
 
     def _name(self, who: str) -> str:
         """A person as a card names them: by the end of their id, if nothing better."""

@@ -31,7 +31,7 @@ GONE = (
 )
 REVOKED = (
     msg("The machine was revoked"),
-    msg("It takes no more taps through the gateway; its own terminal decides"),
+    msg("This machine takes no more taps through the gateway; its terminal decides"),
 )
 
 

@@ -573,7 +573,11 @@ def dial_gateway(url: str, connect: Connect) -> tuple[socket.socket, bytes]:
 
     def refused(error: HandshakeRefused) -> FeishupermError:
         return FeishupermError(
-            msg("{} is no gateway of feishuperm (HTTP {})", url_host(url), error.status)
+            msg(
+                "{} answered HTTP {}: it is not a feishuperm gateway",
+                url_host(url),
+                error.status,
+            )
         )
 
     line = url.replace("http", "ws", 1).rstrip("/") + PATH

@@ -34,7 +34,7 @@ def main(args: list[str]) -> int:
     names_one = bool(options.id) != bool(options.owner)  # a machine, or a person
     if options.what == "rename" and options.id and options.name:
         answer = _ask(command="rename", id=options.id, name=options.name)
-        say("{} is {} now", options.id, answer["name"])
+        say("{} is now {}", options.id, answer["name"])
     elif options.what == "revoke" and names_one and not options.name:
         answer = _ask(command="revoke", id=options.id, owner=options.owner)
         say("revoked {}", ", ".join(answer["revoked"]))

@@ -30,8 +30,8 @@ RULE is exact, as "always allow" would write it: Bash(npm test), Edit(//abs/path
 Read(//abs/path), WebFetch(domain:host). It holds in the project (this folder, or
 --project) for calls made in that very folder, or in the session that --session names
 for calls that run no local file; for 10 minutes if nothing else is said, and for 24
-hours at most. It ends when a local file that the call runs is changed. What bears a
-danger mark still asks.""")
+hours at most. It ends when a local file that the call runs is changed. Calls
+marked as dangerous still ask.""")
 MINUTES, DAY = 10, 24 * 60
 NO_PASSES = msg("there are no passes")
 
@@ -111,7 +111,7 @@ def _add(options: Any) -> int:
     show("  " + options.what.replace("\n", "\n  "))
     counted = msg("in {}, for {} minutes and {} calls", where, minutes, calls)
     say(counted if calls else msg("in {}, for {} minutes", where, minutes))
-    if ask("make this pass? [y/N] ") not in ("y", "yes"):
+    if ask("create this pass? [y/N] ") not in ("y", "yes"):
         say("not made")
         return 1
     made = ask_server(

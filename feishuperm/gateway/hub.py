@@ -503,8 +503,14 @@ class Hub:
             if is_first:
                 link.waiting.discard(outcome.id)
             take = self.cards.update if is_update else self.cards.settle
-            who = link.machine.name_of(outcome.who)
+            who = self.signer(link.machine, outcome.who)
             self.take(link, take(link.machine.id, outcome, who))
+
+    def signer(self, machine: Machine, who: str) -> str:
+        """A person as the chat of this machine's owner names them."""
+        if who == machine.owner:
+            return text(self.language, "You")
+        return machine.name_of(who)
 
     def _notice(self, link: MachineLink, message: dict[str, Any]) -> None:
         said = message.get("notice")

@@ -102,7 +102,9 @@ class Inbound:
     async def _paired(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
         """The answer to "send this machine's requests to you?"."""
         say, pairing = self.say, self._hub.pairing
-        over = toast("warning", say("This pairing is over: run feishuperm join again"))
+        over = toast(
+            "warning", say("This pairing has ended: run feishuperm join again")
+        )
         joining = await self._hub.store.asked(text_at(value, "id"))
         if joining is None or not is_nonce(value, joining.nonce):
             return over
@@ -147,7 +149,7 @@ class Inbound:
         else:
             name = text_at(action, "form_value", "name")
             renamed = await hub.pairing.rename(machine.id, name)
-            said = say("Its name is {machine} now", machine=(renamed or machine).name)
+            said = say("Renamed to {machine}", machine=(renamed or machine).name)
         rows = await hub.listing(who)
         return toast("success", said, machines_card(rows, self._language))
 
@@ -335,12 +337,13 @@ def _machine(row: dict[str, Any], say: Callable[..., str]) -> list[dict[str, Any
     )
     state = say(key, time=moment)
     words = say(
-        "Revoke {machine}? Its requests come here no more; open cards are void.",
+        "Revoke {machine}? Its requests no longer come here, and its open cards stop "
+        "working.",
         machine=row["name"],
     )
     value = {"machine": row["id"], "action": REVOKE}
     revoke = {
-        **callback_button(say(pmsg("machine", "Revoke")), "danger", value),
+        **callback_button(say(pmsg("machine", "Revoke")), "default", value),
         "confirm": {"title": plain(row["name"]), "text": plain(words)},
     }
     rename = {

@@ -275,7 +275,7 @@ def join_card(joining: Joining, language: str) -> dict[str, Any]:
         columns(
             [
                 [callback_button(say("Add it"), "primary_filled", yes)],
-                [callback_button(say("Not mine"), "danger", no)],
+                [callback_button(say("Not mine"), "default", no)],
             ]
         ),
     ]

@@ -30,10 +30,18 @@ from typing import Any
 from feishuperm.app.bursts import ALL_NO, ALL_YES
 from feishuperm.app.cards import HOLD, open_card, settled_card
 from feishuperm.app.store import OpenCard
-from feishuperm.app.taps import read_tap, receipt_toast, toast, unfit, unoffered
+from feishuperm.app.taps import (
+    is_changed,
+    read_tap,
+    receipt_toast,
+    toast,
+    unfit,
+    unoffered,
+)
 from feishuperm.gateway.machines import MachineLink
 from feishuperm.gateway.store import Location, Machine, StoreDown
 from feishuperm.lib.display import one_line
+from feishuperm.lib.feishu import CHANGED
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise, together
 from feishuperm.messages import msg
@@ -114,6 +122,8 @@ class Taps:
         if refusal:
             self._refused(machine, id, answer.action, who)
             return "refused", self._toast("error", refusal)
+        if is_changed(sent.ask, answer, action):
+            return "refused", self._toast("warning", CHANGED)
         return await self.carry(machine, location, sent, answer, began, event_id)
 
     def _again(self) -> tuple[str, dict[str, Any]]:
@@ -273,7 +283,8 @@ class Taps:
             self._hub.go(self._hub.cards.settle(machine.id, over))
         lost = over.done, settled_card(sent.ask, over)
         again = self._hub.say(msg("Please tap again"))
-        return receipt_toast(sent, receipt, machine.name_of, lost, again)
+        signer = partial(self._hub.signer, machine)
+        return receipt_toast(sent, receipt, signer, lost, again)
 
     def _away(self, machine: Machine, last: Location | None) -> dict[str, Any]:
         """No card with it: the request may have ended, and its card be a record."""

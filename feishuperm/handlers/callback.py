@@ -22,7 +22,6 @@ from feishuperm.handlers.access import FOREIGN, OPEN_PATHS, Gate, WrongIds, is_l
 from feishuperm.handlers.inbox import CLOSED, Form, Inbox, links_of, own_form
 from feishuperm.handlers.pages.layout import Reply, Slow, as_json, in_pieces, page
 from feishuperm.handlers.pages.request import (
-    CHANGED,
     NOWHERE,
     Values,
     Ways,
@@ -36,6 +35,7 @@ from feishuperm.handlers.pages.request import (
     result_page,
     undone_page,
 )
+from feishuperm.lib.feishu import CHANGED
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.process_tree import Suspect
 from feishuperm.lib.program import archive_path

@@ -252,7 +252,7 @@ class ConfigManager:
             self.warn(
                 msg(
                     "{}: Claude Code skips this whole file in interactive sessions, "
-                    "because a `script` stands under `hooks`; move it to "
+                    "because `hooks` contains a `script`; move it to "
                     "`feishuperm.callbacks`",
                     file.path,
                 )

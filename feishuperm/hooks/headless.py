@@ -76,7 +76,7 @@ IDLE_SECONDS = 600  # for background agents after a result, as long as the SDKs 
 TICK = 0.5
 WIDTH = 100  # of a tool call; more does not fit beside a countdown
 SKIPPED = msg(
-    "Claude Code skips this whole file, because a `script` stands under `hooks`; "
+    "Claude Code skips this whole file, because `hooks` contains a `script`; "
     "its hooks run here, its permissions do not hold: move it to "
     "`feishuperm.callbacks`"
 )

@@ -28,15 +28,15 @@ from feishuperm.lib.log import log
 from feishuperm.lib.post import Reply, post_json
 from feishuperm.messages import message_of, msg, text
 from feishuperm.models.ask import (
-    FOREVER,
-    NO,
+    DETAIL,
     NOTICES,
-    STOP,
     WHILE,
     YES,
     Ask,
     Block,
+    Layout,
     Notice,
+    Offer,
     last_name,
     shorten,
     shorten_block,
@@ -54,6 +54,9 @@ MAX_BODY = 20_000  # bytes; the guide says 20 KB and not which K, signature incl
 ENVELOPE = 160  # bytes of `timestamp`, `sign` and `msg_type` around a card
 NAME = 80  # characters of a project, branch or tool name; whole on the request's page
 PARTS = 40  # of a plan that is drawn; one with more is text, and a card holds 200
+KNOWN = 600  # characters of a line about a request
+LINE, NOTE_LINE = 42, 48  # columns of a line on a phone, in either size of letters
+WIDE = "\u2e7f"  # letters behind this take two
 LABEL = 100  # characters of a button or a field
 SHORT_ID = 8  # characters of a session id
 LATE = 5  # seconds; a card that leaves later tells the time that is left
@@ -64,13 +67,9 @@ ACTIVE = re.compile(
     re.IGNORECASE,
 )
 HEADING = {"text_size": "heading"}
-STYLES = {
-    YES: "primary_filled",
-    FOREVER: "primary",
-    NO: "danger",
-    STOP: "danger",  # a solid red would catch the eye before what allows
-    WHILE: "default",
-}
+STYLES = {YES: "primary_filled"}  # all other buttons are plain; red means danger
+# What an approving button says while the edit field holds another command.
+CHANGED = msg("The command was changed: tap “Edit and allow”")
 UNBROKEN = "-\u2060-"  # a line must not end inside the dashes of an option
 MENTION = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 ENDS_ONLY = msg(
@@ -93,30 +92,52 @@ def build_permission_card(
 
     def build(limit: int) -> Card:
         shown = shorten(ask, limit)
-        elements = [
-            *_mention(at), *(_shown(shown) if detail else [div(refused)]),
-            {"tag": "hr"}, _fields(_circumstances(ask)), *_end(shown, url, detail),
-        ]  # fmt: skip
-        subtitle = " · ".join(_named(ask))
-        return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
+        blocks = _shown(shown) if detail else [div(refused)]
+        elements = [*_mention(at), *blocks, *_end(shown, url, detail)]
+        return card_frame(ask.title, ask.headline, colour(ask), ask.summary, elements)
 
     return _fit(build)
 
 
 def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
-    """The way to the whole request, the time left, the buttons, and the inbox.
-
-    The inbox is there where a phone can open it; it lets in whom it knows.
-    """
+    """The buttons, what else is known, the way to the whole request, the time left."""
     if url is None:
-        return [note(_say(ask, "Please answer in the terminal"))]
+        told = note(_say(ask, "Please answer in the terminal"))
+        return [panel(more(ask), known_elements(ask)), told]
     page = url("/request", ask.id)
-    more = link_button(_say(ask, more_key(ask)), page)
-    decide = _decide(ask, url) if detail else []  # nobody taps what they cannot see
-    inbox = page.partition("/request?")[0] + "/"
-    is_there = not ask.titled and not host_is_local(url_host(inbox))
-    home = [link_button(_say(ask, "Inbox"), inbox, "text")] if is_there else []
-    return [more, note(time_hint(ask)), *decide, *home]
+    view = link_button(_say(ask, more_key(ask)), page)
+    layout = Layout(ask, ask.offered if detail else (), lambda field: False)
+
+    def links(offers: Sequence[Offer], grants: bool) -> list[Element]:
+        return [_link(ask, o, url) for o in offers if o.grants is grants]
+
+    beside = (*layout.first, *layout.second)
+    rows = answer_rows(links(beside, True) or [view], links(beside, False))
+    folded = [offer for offer in layout.folded if offer.look != WHILE]
+    more_rows = [
+        *answer_rows(links(folded, True), links(folded, False)),
+        *([view] if links(layout.first, True) else []),
+        *known_elements(ask if detail else ask.bare()),
+        *_way_home(ask, page),
+    ]
+    return [*rows, panel(more(ask), more_rows), note(time_hint(ask))]
+
+
+def _link(ask: Ask, offer: Offer, url: Url) -> Element:
+    """A route that needs words first has them on its page."""
+    action = KINDS[ask.kind].action(offer.name)
+    look = WHILE if ask.dangers and offer.look == YES else offer.look
+    return link_button(
+        offer.label,
+        url(action.path if action else "", ask.id),
+        STYLES.get(look, "default"),
+    )
+
+
+def answer_rows(yes: Sequence[Element], no: Sequence[Element]) -> list[Element]:
+    """What lets it happen on the left, what refuses on the right."""
+    groups = [list(yes), list(no)] if yes and no else [[one] for one in (*yes, *no)]
+    return [columns(groups)] if groups else []
 
 
 def more_key(ask: Ask) -> str:
@@ -124,23 +145,12 @@ def more_key(ask: Ask) -> str:
     return msg("View") if ask.titled else msg("See the whole request")
 
 
-def _decide(ask: Ask, url: Url) -> list[Element]:
-    """What may be answered from a card, below the rule that "always" would write.
-
-    What needs words first has them on its page, one tap away.
-    """
-    rules = ""
-    if ask.rules and any(offer.look == FOREVER for offer in ask.offered):
-        label = _say(ask, "Always allow would write this rule")
-        rules = _pair(ask.language, label, "\n".join(ask.rules))
-    paths = {row.name: row.path for row in KINDS[ask.kind].actions}
-    offers = [o for o in ask.offered if o.look != WHILE and not ask.edits(o)]
-    buttons = [
-        link_button(offer.label, url(paths[offer.name], ask.id), STYLES[offer.look])
-        for offer in offers
-    ]
-    rows = button_rows(buttons, [offer.grants for offer in offers])
-    return [*notes(rules, ask.rule_note if rules else ""), *rows]
+def _way_home(ask: Ask, page: str) -> list[Element]:
+    """The inbox, where a phone can open it; it lets in whom it knows."""
+    home = page.partition("/request?")[0] + "/"
+    if ask.titled or host_is_local(url_host(home)):
+        return []
+    return [link_button(_say(ask, "Inbox"), home, "text")]
 
 
 def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
@@ -151,7 +161,6 @@ def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
     name = last_name(notice.project)
     facts = _pairs(
         language,
-        (msg("Project"), name),
         (msg("Branch"), notice.branch),
         (msg("Time"), _time(notice.created)),
         (msg("Session"), notice.session_id[:SHORT_ID]),
@@ -161,9 +170,10 @@ def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
 
     def build(limit: int) -> Card:
         cut = shorten_block(block, limit)
-        shown = [{"tag": "hr"}, *block_elements(cut, language)] if said else []
+        shown = block_elements(cut, language) if said else []
         missing = notes(text(language, ENDS_ONLY) if cut.hidden else "")
-        elements = [*_mention(at), _fields(facts), *shown, *missing]
+        told = note(" · ".join(facts))
+        elements = [*_mention(at), *shown, *missing, told]
         return card_frame(title, name, colour, name, elements)
 
     return _fit(build)
@@ -178,7 +188,7 @@ def build_text_message(ask: Ask) -> Message:
 
     def build(limit: int) -> Message:
         blocks = shorten(ask, limit).blocks
-        lines = [ask.title, *_named(ask), *_circumstances(ask)]
+        lines = [ask.title, one_line(ask.headline), *_circumstances(ask)]
         lines += (_labelled(block, ask.language) for block in blocks)
         lines.append(_say(ask, "Please answer in the terminal"))
         inert = "\n".join(lines).replace("<", "＜").replace("://", "：//")
@@ -256,11 +266,6 @@ def notes(*lines: str) -> list[Element]:
     return [note(line) for line in lines if line]
 
 
-def _fields(pairs: Sequence[str]) -> Element:
-    """Short texts in two columns, to be read along the rows."""
-    return columns([[div(pair) for pair in pairs[start::2]] for start in (0, 1)])
-
-
 def _mention(at: str) -> list[Element]:
     if not MENTION.match(at):
         return []
@@ -289,21 +294,6 @@ def _button(label: str, style: str, behavior: Element) -> Element:
     }
 
 
-def button_rows(buttons: Sequence[Element], grants: Sequence[bool]) -> list[Element]:
-    """Two buttons a row: four beside each other are too narrow for a thumb.
-
-    A row either lets something happen or refuses: no thumb slips from one to the other.
-    """
-    rows: list[list[Element]] = []
-    before = None
-    for button, granting in zip(buttons, grants):
-        if granting is not before or len(rows[-1]) == 2:
-            rows.append([])
-        rows[-1].append(button)
-        before = granting
-    return [columns([[button] for button in row]) for row in rows]
-
-
 def columns(groups: list[list[Element]]) -> Element:
     """Elements in columns of the same width, on a phone too."""
     return {
@@ -319,17 +309,12 @@ def columns(groups: list[list[Element]]) -> Element:
 # What a card says.
 
 
-def _named(ask: Ask) -> list[str]:
-    """What the heading of a card says, and nothing below it again."""
-    return _pairs(
-        ask.language, (msg("Tool"), ask.tool), (msg("Project"), ask.project_name)
-    )
-
-
 def _circumstances(ask: Ask) -> list[str]:
-    """What the heading of a card does not say."""
+    """Where a request comes from, for people who look it up."""
     return _pairs(
         ask.language,
+        (msg("Tool"), ask.tool),
+        (msg("Project"), ask.project),
         (msg("Branch"), ask.branch),
         (msg("Time"), _time(ask.created)),
         (msg("Agent"), ask.agent),
@@ -355,31 +340,91 @@ def _pair(language: str, label: str, value: str) -> str:
 
 
 def _shown(ask: Ask) -> list[Element]:
-    """The blocks, what is to be known of them, and a note if anything is missing."""
-    return [
-        *described(ask, block_elements),
-        *notes(
-            _say(ask, "⚠ {count} more items are not shown", count=ask.cut)
-            if ask.cut
-            else "",
-            _say(ask, ENDS_ONLY) if ask.is_cut else "",
-            _say(ask, MASKED) if ask.masked else "",
-        ),
-    ]
+    """What is dangerous, the blocks, why; and a note if anything is missing."""
+    blocks = [block for block in ask.blocks if block.kind != DETAIL]
+    drawn = [part for block in blocks for part in block_elements(block, ask.language)]
+    if not ask.blocks and ask.empty:
+        drawn = [div(ask.empty)]
+    left_out = _say(ask, "⚠ {count} more items are not shown", count=ask.cut)
+    missing = notes(
+        left_out if ask.cut else "",
+        _say(ask, ENDS_ONLY) if ask.is_cut else "",
+        _say(ask, MASKED) if ask.masked else "",
+    )
+    return [*danger_elements(ask), *drawn, *missing, *why_elements(ask)]
 
 
-def described(ask: Ask, draw: Callable[[Block, str], list[Element]]) -> list[Element]:
-    """What is asked, and below its first part what is to be known of it.
+def danger_elements(ask: Ask) -> list[Element]:
+    """A line for each, the whole below "More": long ones push the buttons away."""
+    lines = [_first_line(line, LINE) for line in ask.dangers]
+    return [div("\n".join(lines), text_color="red")] if lines else []
 
-    That is what is dangerous, in red; then why it is asked, and what else it does.
-    """
-    empty = [div(ask.empty)] if ask.empty else []
-    drawn = [draw(block, ask.language) for block in ask.blocks] or [empty]
-    words = ((msg("Claude said:"), ask.why), (msg("Working on:"), ask.prompt))
-    said = [f"{_say(ask, key)} {line}" for key, line in words if line]
-    red = [div(line, text_color="red") for line in ask.dangers]
-    drawn.insert(1, [*red, *notes(*said, *ask.facts)])
-    return [element for part in drawn for element in part]
+
+def why_elements(ask: Ask) -> list[Element]:
+    """One line why it is asked; the whole of it is below "More"."""
+    return [note(_first_line(_why(ask), NOTE_LINE))] if ask.why else []
+
+
+def _why(ask: Ask) -> str:
+    return _say(ask, "Claude said: {what}", what=ask.why) if ask.why else ""
+
+
+def _first_line(said: str, most: int) -> str:
+    """As much as a phone shows on a line."""
+    used = 0
+    for place, letter in enumerate(said):
+        used += 2 if letter > WIDE else 1
+        if used > most:
+            return f"{said[: place - 1]}…"
+    return said
+
+
+def known_elements(ask: Ask) -> list[Element]:
+    """What else is known of a request: a decision rarely needs it."""
+    hint, whole = rule_hint(ask), [(row, LINE) for row in ask.dangers]
+    whole.append((_why(ask), NOTE_LINE))
+    lines = [row for row, most in whole if _first_line(row, most) != row]
+    lines += [hint, *map(visible, ask.rules)] if hint else []
+    if ask.prompt:
+        lines.append(_say(ask, "Working on: {what}", what=ask.prompt))
+    lines += (_labelled(block, ask.language) for block in ask.details)
+    lines = [one_line(line, KNOWN) for line in (*lines, *ask.facts)]
+    return [note(line) for line in (*lines, " · ".join(_circumstances(ask)))]
+
+
+def rule_hint(ask: Ask) -> str:
+    """The sentence above the rules that "always" writes, or why there are none."""
+    if not ask.rules and not ask.rule_note:
+        return ""
+    if not ask.rules:
+        return _say(ask, "Why there is no “Always allow”: {why}", why=ask.rule_note)
+    # With a note it is not true that nobody asks any more.
+    hint = (
+        msg("Always allow writes this rule for the project:")
+        if ask.rule_note
+        else msg("Always allow never asks again; it writes this rule for the project:")
+    )
+    return " ".join(filter(None, (ask.rule_note, _say(ask, hint))))
+
+
+def more(ask: Ask) -> str:
+    return _say(ask, "More")
+
+
+def panel(title: str, elements: Sequence[Element]) -> Element:
+    """What is folded. Should a client draw it badly inside of a form, a button here
+    could call back for the long card instead."""
+    return {
+        "tag": "collapsible_panel",
+        "expanded": False,
+        "header": {"title": plain(title)},
+        "elements": list(elements),
+    }
+
+
+def colour(ask: Ask) -> str:
+    """Of its header: the tool's, unless it is dangerous."""
+    return "red" if ask.dangers else ask.colour
 
 
 def _content(block: Block, language: str) -> str:
@@ -503,8 +548,8 @@ PLAINER = {
     11235: msg("only admins may mention all in this group: change FEISHU_AT"),
     11246: msg("Feishu refused the card"),
     11248: msg("Feishu refused the content as sensitive"),
-    11312: msg("Feishu's audit refused the content"),
-    19002: msg("Feishu refused the message's form"),
+    11312: msg("the content did not pass Feishu's check"),
+    19002: msg("Feishu refused the format of the message"),
     19036: msg("the message is too large for Feishu"),
     230022: msg("Feishu refused the content as sensitive"),
     230025: msg("the message is too large for Feishu"),
@@ -594,7 +639,7 @@ def judge(reply: Reply, codes: Codes = CODES) -> SendResult:
     said = msg("{}: {}", code, advice or own)
     if code in (0, NO_ANSWER):  # a proxy's page, a redirect, another service
         verdict = FAIL
-        said = msg("HTTP status {} and no answer of Feishu's", reply.status)
+        said = msg("HTTP status {}, not an answer from Feishu", reply.status)
     if reply.status >= 500 or reply.status == 429:
         verdict = RETRY
     pause = asked_pause(reply.headers) if verdict == RETRY else 0.0
@@ -619,15 +664,15 @@ def asked_pause(headers: Mapping[str, str]) -> float:
 
 UNCOUNTED = 6 * 3600  # nobody counts the seconds of so many hours
 AT_ZERO = {
-    "deny": msg("denied automatically after {time}"),
-    "stands": msg("stays refused after {time}"),
-    "terminal": msg("left to the terminal after {time}"),
+    "deny": msg("denied at {time}"),
+    "stands": msg("stays refused at {time}"),
+    "terminal": msg("left to the terminal at {time}"),
 }
 
 
 def time_hint(ask: Ask) -> str:
     """How long a person has, and what happens then."""
-    counted = _say(ask, "Please answer within {seconds} seconds", seconds=ask.seconds)
+    counted = _say(ask, "Answer within {seconds} seconds", seconds=ask.seconds)
     parts = (counted if ask.seconds < UNCOUNTED else "", at_zero(ask))
     return " · ".join(filter(None, parts))
 

@@ -350,7 +350,7 @@ def require_person(environ: Mapping[str, str]) -> None:
     """
     require_outside(environ)
     if not can_ask():
-        raise FeishupermError(msg("a person has to answer: this needs a terminal"))
+        raise FeishupermError(msg("this command needs an interactive terminal"))
 
 
 def is_below_a_session() -> bool:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from feishuperm.lib.display import count_unseen, one_line, visible
 from feishuperm.messages import msg, pmsg
-from feishuperm.models.ask import CUT_FIRST, CUT_LAST, Block, shorten_block
+from feishuperm.models.ask import CUT_FIRST, CUT_LAST, DETAIL, Block, shorten_block
 from feishuperm.models.names import (
     FORM,
     IDLE,
@@ -40,6 +40,7 @@ class ToolDetail(NamedTuple):
     tool_name: str
     colour: str  # Feishu header template
     summary: str
+    what: tuple[str, str]  # a sentence about what it does, and what it names
     blocks: tuple[Block, ...]  # their labels are in English
 
 
@@ -97,10 +98,16 @@ class Tool(NamedTuple):
     colour: str
     rules: Callable[[str, ToolInput], Rules]
     fields: tuple[Field, ...]
+    does: str  # what it does to the file, or to what its description names
 
 
-def _row(colour: str, rules: Callable[[str, ToolInput], Rules], *fields: Field) -> Tool:
-    return Tool(colour, rules, fields)
+def _row(
+    colour: str,
+    rules: Callable[[str, ToolInput], Rules],
+    does: str = "",
+    *fields: Field,
+) -> Tool:
+    return Tool(colour, rules, fields, does)
 
 
 # Pretty JSON takes ten times as long as the plain one; of a deep tree it is mostly
@@ -130,6 +137,10 @@ _LAST_WORD, _FIRST_WORD = re.compile(r"\s\S*\Z"), re.compile(r"\S*\s")
 
 def _text(*keys: str) -> tuple[Field, ...]:
     return tuple(Field((key,), "text") for key in keys)
+
+
+def _detail(*keys: str) -> tuple[Field, ...]:
+    return tuple(Field((key,), DETAIL) for key in keys)
 
 
 def _code(key: str, language: str = "") -> Field:
@@ -173,7 +184,8 @@ def _show_value(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
         return []
     if isinstance(value, str):
         return [_block(field.kind, field.label, value, field.language, limit)]
-    return [_block("text", field.label, _json(value), "", limit)]
+    kind = DETAIL if field.kind == DETAIL else "text"
+    return [_block(kind, field.label, _json(value), "", limit)]
 
 
 def _show_edit(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
@@ -221,12 +233,12 @@ def _diff(before: str, after: str, budget: Budget, limit: int) -> Block:
     """The change; where only its ends are wanted of a long one, out of its ends."""
     hidden = len(before) + len(after) - BRIEF_DIFF
     if not limit or hidden <= 0:
-        text = unified_diff(before, after, budget)
-        return _block("diff", msg("Change"), text, "diff", limit)
+        text = unified_diff(before, after, budget).partition("\n")[2]  # no "@@"
+        return _block("diff", "", text, "diff", limit)
     half = BRIEF_DIFF // 2
     removed = f"-{before[:half]}".replace("\n", "\n-") if before else ""
     added = f"+{after[-half:]}".replace("\n", "\n+") if after else ""
-    block = _block("diff", msg("Change"), f"{removed}\n{added}", "diff", limit)
+    block = _block("diff", "", f"{removed}\n{added}", "diff", limit)
     return block._replace(hidden=block.hidden + hidden)
 
 
@@ -333,47 +345,54 @@ _PLAIN_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?(?:[/?
 MCP, UNKNOWN = "mcp__*", "*"
 # Exactly this file; two slashes mean "from the root" to the client.
 _edit_file = _by_path("Edit", "file_path")
-_agent = _row("turquoise", _no_rule, *_text("subagent_type", "description", "prompt"))
+_agent = _row(
+    "turquoise", _no_rule, msg("Start a subagent: {what}"),
+    *_text("prompt"), *_detail("subagent_type", "description"),
+)  # fmt: skip
 _edit = Field(("old_string", "new_string", "replace_all"), "diff", "", _show_edit)
 _edits = Field(("edits",), "diff", "", _show_edits)
 _content = Field(("content",), "code", "", _show_content)
+EDITS = msg("Edit {what}")
 TOOLS = {
     "Bash": _row(
-        "orange", _command_rule,
-        _code("command", "bash"), *_text("description", "timeout", "run_in_background"),
+        "orange", _command_rule, msg("Run a command: {what}"), _code("command", "bash"),
+        *_detail("description", "timeout", "run_in_background"),
     ),
-    "Edit": _row("yellow", _edit_rules, _path("file_path"), _edit),
-    "MultiEdit": _row("yellow", _edit_file, _path("file_path"), _edits),
-    "Write": _row("yellow", _edit_file, _path("file_path"), _content),
+    "Edit": _row("yellow", _edit_rules, EDITS, _path("file_path"), _edit),
+    "MultiEdit": _row("yellow", _edit_file, EDITS, _path("file_path"), _edits),
+    "Write": _row("yellow", _edit_file, msg("Write {what}"),
+                  _path("file_path"), _content),
     "NotebookEdit": _row(
-        "yellow", _by_path("Edit", "notebook_path"), _path("notebook_path"),
+        "yellow", _by_path("Edit", "notebook_path"), EDITS, _path("notebook_path"),
         *_text("edit_mode", "cell_type", "cell_id"), _code("new_source", "python"),
     ),
     "Read": _row(
-        "blue", _by_path("Read", "file_path"),
+        "blue", _by_path("Read", "file_path"), msg("Read {what}"),
         _path("file_path"), *_text("offset", "limit", "pages"),
     ),
     # The client checks these two against Read rules, which would open the whole folder.
-    "Glob": _row("blue", _no_rule, _code("pattern"), _path("path")),
+    "Glob": _row("blue", _no_rule, msg("Search for files"),
+                 _code("pattern"), _path("path")),
     "Grep": _row(
-        "blue", _no_rule,
+        "blue", _no_rule, msg("Search in files"),
         _code("pattern"), _path("path"), *_text("glob", "type", "output_mode"),
     ),
-    "WebFetch": _row("purple", _domain_rule, _code("url"), *_text("prompt")),
-    "WebSearch": _row("purple", _bare, *_text("query")),
+    "WebFetch": _row("purple", _domain_rule, msg("Open a web page"),
+                     _code("url"), *_text("prompt")),
+    "WebSearch": _row("purple", _bare, msg("Search the web"), *_text("query")),
     # A rule would name the agent or the skill, whatever it is told to do.
     "Task": _agent,
     "Agent": _agent,
-    "Skill": _row("purple", _no_rule, *_text("skill", "args")),
+    "Skill": _row("purple", _no_rule, msg("Use a skill"), *_text("skill", "args")),
     QUESTION_TOOL: _row(
-        "indigo", _no_rule, Field(("questions",), "question", "", _show_questions)
+        "indigo", _no_rule, "", Field(("questions",), "question", "", _show_questions)
     ),
     PLAN_TOOL: _row(
-        "blue", _no_rule, Field(("plan",), "markdown"), _path("planFilePath")
+        "blue", _no_rule, "", Field(("plan",), "markdown"), *_detail("planFilePath")
     ),
-    IDLE: _row("green", _no_rule, Field((LAST_WORDS,), "markdown")),
+    IDLE: _row("green", _no_rule, "", Field((LAST_WORDS,), "markdown")),
     FORM: _row(
-        "violet", _no_rule, *_text("message", "mcp_server_name"),
+        "violet", _no_rule, "", *_text("message", "mcp_server_name"),
         Field(("url",), "code", "", _show_address),
         # Its fields are drawn, not told.
         Field(("requested_schema", "mode"), "text", "", _show_nothing),
@@ -407,7 +426,14 @@ def extract_tool_detail(
     """
     tool, line = TOOLS[row_name(tool_name)], summary(tool_name, tool_input)
     blocks = tuple(_blocks(tool, tool_input, limit))
-    return ToolDetail(one_line(tool_name), tool.colour, line, blocks)
+    what = tool.does or one_line(tool_name), _named(tool_input)
+    return ToolDetail(one_line(tool_name), tool.colour, line, what, blocks)
+
+
+def _named(tool_input: ToolInput) -> str:
+    """The path a call is about, or what it says of itself."""
+    values = (tool_input.get(key) for key in (*PATH_KEYS, "description"))
+    return next((value for value in values if isinstance(value, str)), "")
 
 
 def headline(tool_name: str, tool_input: ToolInput, limit: int) -> str:

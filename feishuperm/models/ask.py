@@ -11,6 +11,7 @@ Every field has a default, and the type of the default is the type of the field.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from feishuperm.errors import PayloadError
@@ -21,10 +22,13 @@ YES, FOREVER, NO, STOP, WHILE = "yes", "forever", "no", "stop", "while"
 TEXT_LIMIT = 1000  # characters; as much as Feishu's own input field takes
 
 
+ASKED, DETAIL = "question", "detail"  # blocks: fields ask it again; rarely needed
+
+
 class Block(NamedTuple):
     """One piece of what a request is about."""
 
-    kind: str = ""  # "code", "diff", "markdown", "text", "path" or "question"
+    kind: str = ""  # "code", "diff", "markdown", "text", "path", or one of the above
     label: str = ""
     text: str = ""
     language: str = ""  # of a code block
@@ -83,6 +87,7 @@ class Ask(NamedTuple):
     tool: str = ""
     colour: str = "grey"
     summary: str = ""  # one line without secrets
+    what: str = ""  # what would be done, in a few words; empty: the title says it
     blocks: tuple[Block, ...] = ()
     empty: str = ""  # the sentence instead, where there are none
     project: str = ""  # directory
@@ -111,6 +116,16 @@ class Ask(NamedTuple):
     @property
     def project_name(self) -> str:
         return last_name(self.project)
+
+    @property
+    def headline(self) -> str:
+        """What it is and where, on one line."""
+        parts = (self.machine, self.what, self.project_name)
+        return " · ".join(filter(None, parts))
+
+    @property
+    def details(self) -> tuple[Block, ...]:
+        return tuple(block for block in self.blocks if block.kind == DETAIL)
 
     @property
     def is_cut(self) -> bool:
@@ -166,6 +181,30 @@ class Ask(NamedTuple):
             empty=sentence, created=self.created, seconds=self.seconds,
             at_zero=self.at_zero, actions=refusals, digest=self.digest, titled=True,
         )  # fmt: skip
+
+
+class Layout:
+    """Where the buttons of an ask stand: what lets it happen left, refusals right."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        offers: Sequence[Offer],
+        is_choice: Callable[[Field | None], object] = bool,
+    ) -> None:
+        self.choice = next((o for o in offers if is_choice(ask.choice(o))), None)
+        self.edit = next((o for o in offers if ask.edits(o)), None)
+        rest = [o for o in offers if o not in (self.choice, self.edit)]
+        yes = [o for o in rest if o.look == YES]
+        no = [o for o in rest if not o.grants]
+        # One question is answered by its options: nothing competes with them.
+        self.first = [] if self.choice else [*yes[:1], *no[:1]]
+        lasting = [] if ask.dangers else [o for o in rest if o.look == FOREVER]
+        is_alone = self.choice or ask.kind in ("plan", "question")
+        self.second = [] if is_alone else [*yes[1:], *lasting, *no[1:]]
+        self.folded = [o for o in rest if o not in (*self.first, *self.second)]
+        # Those whose fields are wanted at once.
+        self.filled = [o for o in self.first if o.needs or o.words]
 
 
 class Answer(NamedTuple):

@@ -304,7 +304,7 @@ def _text(entry: Entry, given: list[str], say: Say) -> str | Wrong:
     fits = FORMATS.get(entry.rules.get("format", ""))
     if fits is None or fits(typed):
         return typed
-    return Wrong(msg("“{field}” is not of the form that is asked for."))
+    return Wrong(msg("“{field}” does not have the required format."))
 
 
 NO_NUMBER = {

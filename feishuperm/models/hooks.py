@@ -58,7 +58,7 @@ MARKED = msg(
     "the specification marks it as TypeScript-only; today's Python SDK runs it too"
 )
 TYPESCRIPT = msg(
-    "TypeScript-only: the Python SDK takes a callback for it, never calls it"
+    "TypeScript-only: the Python SDK accepts a callback for it but never calls it"
 )
 SDK_NOTES = {
     "PostToolUseFailure": MARKED,

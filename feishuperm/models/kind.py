@@ -168,9 +168,16 @@ IN_THE_INBOX = {
 }
 
 
-def _reason(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    hint = say("Optional; Claude is told")
-    return (Field(REASON, label=say("Reason for denying"), hint=hint),)
+def _reason(
+    say: Say,
+    label: str = msg("Reason for denying"),
+    hint: str = msg("Optional. Sent to Claude"),
+) -> tuple[Field, ...]:
+    return (Field(REASON, label=say(label), hint=say(hint)),)
+
+
+def _plan_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
+    return _reason(say, msg("What should change?"), msg("Sent to Claude with the plan"))
 
 
 def _permission(
@@ -201,7 +208,7 @@ def is_editable(tool_input: ToolInput) -> bool:
 
 
 def _permission_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    reason = _reason(tool_input, say)
+    reason = _reason(say)
     if not is_editable(tool_input):
         return reason
     command = tool_input[COMMAND]
@@ -223,7 +230,7 @@ def _next(
 ) -> Decision | str:
     """The hook prints none of it: it wakes the session with the text."""
     typed = answer.value(TEXT).replace("\r\n", "\n")
-    nothing = msg("There is nothing in it; nothing was sent.")
+    nothing = msg("It is empty; nothing was sent.")
     return Decision.other({"next": typed}) if typed else nothing
 
 
@@ -252,7 +259,7 @@ def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
         own = say("Other (in your own words)")
         hint = hint if question.options else ""
         fields += (question, Field(f"{question.name}_other", label=own, hint=hint))
-    return (*fields, *_reason(tool_input, say))
+    return (*fields, *_reason(say, msg("Reason for not answering")))
 
 
 RETRY = Decision.said("PermissionDenied", {"retry": True})
@@ -287,7 +294,7 @@ KINDS = {row.name: row for row in (
         (
             Action("answer", "/answer", msg("Answer"), msg("Answered"), YES, ANSWERED,
                    reads=("*",), needs=True, submit=msg("Submit"), words=True),
-            DENY._replace(label=msg("Rather not answer"),
+            DENY._replace(label=msg("Skip question"),
                           done=msg("Question declined")),
             INTERRUPT,
         ),
@@ -304,7 +311,7 @@ KINDS = {row.name: row for row in (
             INTERRUPT,
         ),
         # An empty updatedInput is what makes the client leave plan mode.
-        _reason, lambda *_: Decision.allow(updated_input={}),
+        _plan_fields, lambda *_: Decision.allow(updated_input={}),
         noun=msg("Plan"), content="plan",
     ),
     Kind(

@@ -86,13 +86,13 @@ NO_REQUEST = msg(
 # Where somebody decides; what a card or a page calls it.
 SURFACES = {
     "link": msg("web page"),
-    "card": msg("Feishu card"),
-    "message": msg("Feishu message"),
-    "webhook": msg("Feishu card"),
+    "card": msg("Feishu"),
+    "message": msg("Feishu"),
+    "webhook": msg("Feishu"),
     "page": msg("web page"),
     "inbox": msg("inbox"),
     "terminal": msg("terminal"),
-    "gateway": msg("Feishu card"),
+    "gateway": msg("Feishu"),
     "pass": msg("pass"),
     "control": msg("command line"),
 }

@@ -71,7 +71,7 @@ def check(ledger: Ledger, head: str = "", most: int = 0) -> Report:
     reader.end()
     late = len(ledger.late())
     if late:
-        reader.missing.append(msg("{} entries wait for being written", late))
+        reader.missing.append(msg("{} entries are waiting to be written", late))
     if locked:
         reader.missing.append(msg("entries cannot be written now: {}", locked))
     return Report(

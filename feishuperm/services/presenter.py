@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
+from os.path import normpath
 from typing import Any
 
 from feishuperm.danger.paths import UNKNOWN as HOLE
@@ -18,7 +19,7 @@ from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.files import current_branch
 from feishuperm.lib.log import HIDDEN, Masked, log, redact, redacting
-from feishuperm.lib.tool import extract_tool_detail
+from feishuperm.lib.tool import ToolDetail, extract_tool_detail
 from feishuperm.messages import msg, text, translate
 from feishuperm.models import request as states
 from feishuperm.models.ask import (
@@ -35,6 +36,7 @@ from feishuperm.models.ask import (
 from feishuperm.models.decision import Decision
 from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.kind import KINDS, Action, Kind, Say, kind_of, offers
+from feishuperm.models.names import TEST_TOOL
 from feishuperm.models.payload import DANGER, AskPayload
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
@@ -44,6 +46,9 @@ from feishuperm.services.transcript import RAN, REFUSED
 
 LISTED = 10  # requests of a list in the chat
 LINE = 100  # characters of what each is about
+NAMED = 80  # of what a headline names
+NAMED_WHOLE = 48  # of what it shows whole, even on a phone
+UNLABELLED = ("code", "markdown")
 # What a person agrees to who makes a pass.
 PASSES = {
     "minutes": msg(
@@ -57,7 +62,7 @@ PASSES = {
 }
 PASS_BOUNDS = msg(
     "Only in the folder {folder}, and only while the local files it runs stay as they "
-    "are. What bears a danger mark still asks; it can be revoked at any time."
+    "are. Calls marked as dangerous still ask; it can be revoked at any time."
 )
 TRIED = msg(
     "The session that asked tried to answer itself ({process}), and was refused."
@@ -65,11 +70,11 @@ TRIED = msg(
 STALE_PASS = msg("Pass {id} has ended: a file that it runs has changed")
 # How a call went on.
 RESULTS = {
-    "ran": msg("It ran"),
-    "exit": msg("It ran and ended with exit status {detail}"),
-    "failed": msg("It failed: {detail}"),
-    "refused": msg("A rule refused it; it did not run"),
-    "stopped": msg("It was interrupted"),
+    "ran": msg("finished"),
+    "exit": msg("failed (exit code {detail})"),
+    "failed": msg("failed: {detail}"),
+    "refused": msg("refused by a rule; it did not run"),
+    "stopped": msg("interrupted"),
 }
 BROAD = msg(
     "Every call of this tool will pass without asking"
@@ -107,12 +112,12 @@ ENDS = {
 # What each finding of `danger.reader` is called.
 SENTENCES = {
     "danger.delete": msg("Deletes outside the project: {what}"),
-    "danger.unsure": msg("Deletes what only the run will tell: {what}"),
+    "danger.unsure": msg("Deletes a target that is only known at run time: {what}"),
     "danger.wipe": msg("Cannot be brought back: {what}"),
     "danger.overwrite": msg("Overwrites outside the project: {what}"),
     "danger.publish": msg("Publishes: {what}"),
-    "danger.force": msg("Rewrites or deletes at the remote: {what}"),
-    "danger.root": msg("Runs with root rights: {what}"),
+    "danger.force": msg("Force-pushes or deletes a remote branch: {what}"),
+    "danger.root": msg("Runs as root: {what}"),
     "danger.downloaded": msg("Runs what it has just downloaded: {what}"),
     "danger.decoded": msg("Runs what it has decoded: {what}"),
     "danger.inject": msg("Makes other programs load its code first: {what}"),
@@ -130,8 +135,8 @@ SENTENCES = {
         "Changes where packages come from, or what installing them runs: {what}"
     ),
     "danger.tunnel": msg("Opens this machine to the outside: {what}"),
-    "danger.device": msg("Writes to a disk itself: {what}"),
-    "danger.unread": msg("Part of it cannot be read, and it holds: {what}"),
+    "danger.device": msg("Writes directly to a disk: {what}"),
+    "danger.unread": msg("Part of it cannot be read; it contains: {what}"),
     "fact.host": msg("Contacts: {what}"),
     "fact.letters": msg("A name with letters that look like others: {what}"),
     "fact.outside": msg("Paths outside the project: {what}"),
@@ -139,11 +144,11 @@ SENTENCES = {
     "fact.package": msg("Runs a package, perhaps fetched first: {what}"),
     "fact.push": msg("Pushes: {what}"),
     "fact.deletes": msg("Deletes: {what}"),
-    "fact.discards": msg("Gives up changes: {what}"),
+    "fact.discards": msg("Discards changes: {what}"),
     "fact.keys": msg("Reads keys or credentials: {what}"),
     "fact.remote": msg("Takes effect elsewhere: {what}"),
     "fact.container": msg("Stops or removes: {what}"),
-    "fact.opaque": msg("Part of it only the run will tell: {what}"),
+    "fact.opaque": msg("Part of it is only known at run time: {what}"),
     "fact.unread": msg("Part of it cannot be read"),
 }
 UNREAD = ("fact.unread", "fact.opaque")
@@ -214,6 +219,8 @@ class Presenter:
             why=request.why,
             prompt=request.prompt,
         )
+        if payload.tool_name == TEST_TOOL:
+            return self._test(ask)
         if any(visible(field.value) != field.value for field in fields if field.edits):
             ask = ask.without_edit()  # a field would not show what is there
         if not request.waits():
@@ -221,6 +228,18 @@ class Presenter:
         if any(row.writes_rule for row in kind.actions):
             ask = self._with_rules(ask, kind, self.plan(request, payload))
         return self._with_passes(ask, request)
+
+    def _test(self, ask: Ask) -> Ask:
+        """A card that only tries whether a tap arrives: one sentence, one button."""
+        tap = [offer for offer in ask.actions if offer.name == "allow"]
+        return ask._replace(
+            title=self.say("Claude Code test card"),
+            what="",
+            blocks=(),
+            empty=self.say("Your phone is connected. Tap the button, that is all."),
+            actions=tuple(offer._replace(label=self.say("Got it")) for offer in tap),
+            fields=(),
+        )
 
     def _own_facts(self, request: Request) -> Iterator[str]:
         """Why it has less time than others; why a pass does not let it through."""
@@ -291,8 +310,8 @@ class Presenter:
         """That something goes through from now on which nobody tapped."""
         until = time.strftime("%H:%M", time.localtime(row.ends))
         said = self.say(
-            "Goes through until {time}. Not yours? feishuperm passes revoke all, "
-            "or revoke it in the inbox",
+            "Allowed without asking until {time}. Not you? feishuperm passes revoke "
+            "all, or revoke it in the inbox",
             time=until,
         )
         return Notice("pass", now, row.project, "", row.session, f"{said}\n{row.shown}")
@@ -327,7 +346,10 @@ class Presenter:
 
     def outcome(self, request: Request) -> Outcome:
         """How a request ended; it must have."""
-        done, look, line = _end(KINDS[request.kind].action(request.action), request)
+        row = KINDS[request.kind].action(request.action)
+        done, look, line = _end(row, request)
+        if row and request.tool_name == TEST_TOOL:
+            done = msg("Received")
         rules = (*request.rules, *request.known_rules)
         lines = [self.say(key) for key in (line, request.note) if key]
         if request.is_given_back() and request.patience:
@@ -377,7 +399,7 @@ class Presenter:
         if how == RAN and request.state == states.ANSWERED:
             return self.say("Claude has received it")
         if how == REFUSED and request.state == states.TERMINAL:
-            return self.say("It did not run")
+            return self.say("it did not run")
         line = redact(detail.strip()).partition("\n")[0]
         return self.say(RESULTS[how], detail=one_line(line, RESULT_SHOWN))
 
@@ -419,6 +441,7 @@ def plain_ask(
     say = partial(text, language)
     kind = kind_of(payload.tool_name, payload.EVENT)
     detail = extract_tool_detail(payload.tool_name, payload.tool_input, limit)
+    blocks = (*detail.blocks, *remark_blocks(payload, say))
     project = project or payload.base.cwd
     reading = read_danger(payload, project)
     return Ask(
@@ -430,10 +453,8 @@ def plain_ask(
         say(kind.noun) if kind.noun else payload.tool_name,
         detail.colour,
         say(kind.noun) if kind.noun else redact(detail.summary),
-        blocks=tuple(
-            block._replace(label=say(block.label)) if block.label else block
-            for block in (*detail.blocks, *remark_blocks(payload, say))
-        ),
+        "" if kind.noun else what_it_does(detail, project, say),
+        tuple(_told(blocks, detail, project, say)),
         empty=say(kind.empty),
         project=project,
         branch=current_branch(project),
@@ -442,6 +463,44 @@ def plain_ask(
         dangers=sentences(reading.marks, say),
         facts=sentences(reading.facts, say),
     )
+
+
+def what_it_does(detail: ToolDetail, project: str, say: Say) -> str:
+    """A call in a few words: "Edit src/price.js (+2 −2)"."""
+    sentence, named = detail.what
+    named = one_line(redact(_in_project(named, project)), NAMED)
+    words = say(sentence, what=named).rstrip("：: ")
+    diffs = [block for block in detail.blocks if block.kind == "diff"]
+    if not diffs or any(block.hidden for block in diffs):
+        return words
+    lines = [line[:1] for block in diffs for line in block.text.split("\n")]
+    counts = {"added": lines.count("+"), "removed": lines.count("-")}
+    return say("{what} (+{added} −{removed})", what=words, **counts)
+
+
+def _told(
+    blocks: Sequence[Block], detail: ToolDetail, project: str, say: Say
+) -> Iterator[Block]:
+    """The blocks in the person's language, but for what the headline says.
+
+    The first has no label: a command is known as one.
+    """
+    is_first = True
+    for block in blocks:
+        is_named = block.text == detail.what[1] and not block.hidden
+        shown = _in_project(block.text, project) if block.kind == "path" else block.text
+        is_named = is_named and len(blocks) > 1 and len(shown) <= NAMED_WHOLE
+        if is_named and redact(shown) == shown == one_line(shown):
+            continue
+        label = "" if is_first and block.kind in UNLABELLED else block.label
+        label = say(label) if label else ""
+        is_first = False
+        yield block._replace(label=label, text=shown)
+
+
+def _in_project(path: str, project: str) -> str:
+    inside = project and path.startswith(f"{project}/")
+    return path[len(project) + 1 :] if inside and normpath(path) == path else path
 
 
 def remark_blocks(payload: AskPayload, say: Say) -> Iterator[Block]:
@@ -493,6 +552,7 @@ def hiding(ask: Ask) -> Generator[None, None, Ask]:
         if ask.rules
         else ask.rule_note,
         actions=tuple(offer for offer in ask.actions if offer.look not in lasting),
+        fields=tuple(f._replace(label=redact(f.label)) for f in ask.fields),
         masked=True,
         veiled=veiled,
     ).without_edit()

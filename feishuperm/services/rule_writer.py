@@ -47,20 +47,19 @@ WAIT = 2.0  # seconds; other holders keep the lock for one write
 TRIES = 3  # how often another program may change the file while we write it
 
 # Why no rule is written, where several places say so.
-NO_EXACT = msg("There is no exact rule for this request; it was allowed once")
+NO_EXACT = msg("There is no exact rule for this request; allowed once only")
 TOO_LONG = msg(
-    "The rule would be longer than 2 kB and is not written; it was allowed once"
+    "The rule would be longer than 2 kB and is not written; allowed once only"
 )
 FOLDER = msg(
-    "The path is a folder, and its rule would allow everything in it; it was "
-    "allowed once"
+    "The path is a folder, and its rule would allow everything in it; allowed once only"
 )
 BEHIND_LINK = msg(
     "The path goes through a symbolic link, and no rule would mean exactly the file "
-    "behind it; it was allowed once"
+    "behind it; allowed once only"
 )
 SEARCH = msg(
-    "A rule for a search would allow reading the whole folder; it was allowed once"
+    "A rule for a search would allow reading the whole folder; allowed once only"
 )
 LINKED = msg(
     ".claude/settings.local.json is a link, or goes through one; no rule is "
@@ -80,16 +79,16 @@ _COMMAND = (
     (
         re.compile(r"\*"),
         msg(
-            "The command holds a *, and its rule would allow other commands too; it "
-            "was allowed once"
+            "The command holds a *, and its rule would allow other commands too; "
+            "allowed once only"
         ),
     ),  # cannot be quoted, and stands for anything
     # The client strips blanks before it compares; at the end `\ ` is not just a blank.
     (
         re.compile(r"\A\s|\\\s+\Z"),
         msg(
-            "No rule can match the blank the command begins or ends with; it was "
-            "allowed once"
+            "No rule can match the blank the command begins or ends with; allowed "
+            "once only"
         ),
     ),
     (re.compile(r"[\x00\ud800-\udfff]"), NO_EXACT),
@@ -98,15 +97,15 @@ _PATH = (
     (
         re.compile(r"\?"),
         msg(
-            "The path holds a ?, and its rule would allow other files too; it was "
-            "allowed once"
+            "The path holds a ?, and its rule would allow other files too; allowed "
+            "once only"
         ),
     ),  # as `*`, for one character
     (re.compile(r"[^/]/\Z"), FOLDER),
     # Controls; names ending in a dot or a blank, which never match; the root itself.
     (
         re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|[.\s](/|\Z)|\A/+\Z"),
-        msg("This path cannot be written as an exact rule; it was allowed once"),
+        msg("This path cannot be written as an exact rule; allowed once only"),
     ),
 )
 _NAME = ((re.compile(r"[^\w ./:@-]|\A\s|\s\Z"), NO_EXACT),)

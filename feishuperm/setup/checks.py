@@ -170,8 +170,7 @@ def await_tap(socket: str, seconds: float, is_quiet: bool = False) -> str:
     without a tap.  Ctrl-C takes the card away.
     """
     started = time.monotonic()
-    test = "A card from `feishuperm test-card`. Any button will do."
-    event = permission_event(TEST_TOOL, {"text": test}, os.getcwd())
+    event = permission_event(TEST_TOOL, {}, os.getcwd())
     hook = start_hook(event, os.environ)
     ask = partial(ask_server, {"command": "status"}, path=socket)
     try:

@@ -488,7 +488,7 @@ class AppSetup:
 
     def await_tap(self, socket: str, seconds: float) -> None:
         """A card to the owner; their tap proves the whole way, and that it is them."""
-        say("A card is on its way to you in Feishu: tap a button (Ctrl-C: later).")
+        say("A card is on its way to you in Feishu: tap its button (Ctrl-C: later).")
         try:
             checks.await_tap(socket, seconds)
         except KeyboardInterrupt:

@@ -293,7 +293,7 @@ class ProgramStep(Step):
         if not os.path.lexists(path) or path in self.record.get("links", []):
             return
         if not os.path.islink(path) or not os.readlink(path).endswith("/" + ARCHIVE):
-            problem = msg("{} exists and is not ours", path)
+            problem = msg("{} exists and is not feishuperm's", path)
             raise FeishupermError(problem, msg("choose another place: --prefix DIR"))
 
 

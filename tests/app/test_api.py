@@ -200,7 +200,7 @@ def test_answer_of_something_else_is_told_as_such(
 ) -> None:
     result = Feishu().api.judge(Reply(status, {}, body))
     assert (result.ok, result.retry) == (False, retry)
-    assert "no answer of Feishu's" in result.message
+    assert "not an answer from Feishu" in result.message
 
 
 def test_network_trouble_may_pass() -> None:

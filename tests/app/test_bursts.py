@@ -48,7 +48,7 @@ def test_sixth_request_in_ten_seconds_joins_one_card(bench: Bench) -> None:
     for number in (6, 7, 8):
         assert f"allow {id_of(number)}" in buttons
         assert f"deny {id_of(number)}" in buttons
-        assert f"'Bash: npm run {id_of(number)}'" in str(bench.api.cards[BURST])
+        assert f"'运行命令\\nnpm run {id_of(number)}'" in str(bench.api.cards[BURST])
 
 
 def test_line_tells_what_came_of_it_even_when_the_card_is_over(bench: Bench) -> None:
@@ -59,7 +59,7 @@ def test_line_tells_what_came_of_it_even_when_the_card_is_over(bench: Bench) -> 
     ran = bench.outcomes[id_of(7)]._replace(result="已运行，退出码 3")
     bench.channel.update(ran)
     bench.turn(1)
-    words = f"done allow · 已运行，退出码 3 · Bash: npm run {id_of(7)}"
+    words = f"done allow · 已运行，退出码 3 · 运行命令 npm run {id_of(7)}"
     assert words in str(bench.api.cards[BURST])
     assert bench.buttons(BURST) == {}
 

@@ -42,7 +42,9 @@ def test_app_that_is_complete_is_up_and_its_owner_has_a_name(bench: Bench) -> No
     bench.bring()
     bench.tap(CARD, "allow")
     bench.turn(1)
-    assert "由 小 王⟦U+202E⟧ 于" in str(bench.api.cards[CARD])
+    assert "'你 · " in str(bench.api.cards[CARD])
+    toast = bench.act(CARD, {}, who="ou_stranger")["toast"]["content"]
+    assert toast.startswith("只有 小 王") and toast.endswith(" 可以操作")
 
 
 def test_name_is_asked_for_once_and_never_while_somebody_taps(bench: Bench) -> None:
@@ -57,7 +59,7 @@ def test_name_is_asked_for_once_and_never_while_somebody_taps(bench: Bench) -> N
     up(bench)
     bench.turn(EXAMINE_SECONDS)
     assert len(bench.api.asked) == before
-    assert f"…{OWNER[-6:]}" in str(reply["card"])
+    assert "'你 · " in str(reply["card"])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from feishuperm.app.taps import (
     OLD_SECONDS,
+    is_changed,
     is_old,
     part_at,
     read_event,
@@ -64,14 +65,23 @@ def test_number_of_no_choice_chooses_nothing(number: str) -> None:
 
 def test_form_is_read_by_the_fields_that_were_asked() -> None:
     form = {"q0": ["0", "1", "9", 7], "reason": "not now", "other": "x"}
-    assert tap({"action": "answer"}, form) == {
-        "q0": ("Red", "Blue"),
-        "reason": ("not now",),
-    }
-    assert tap({"action": "deny"}, {"reason": 5, "q0": None}) == {
-        "reason": (),
-        "q0": (),
-    }
+    assert tap({"action": "answer"}, form) == {"q0": ("Red", "Blue")}
+    assert tap({"action": "deny"}, {"reason": 5, "q0": None}) == {"reason": ()}
+
+
+def test_approval_beside_a_changed_command_is_known() -> None:
+    offers = (Offer("allow", grants=True), Offer("deny"))
+    edit = Offer("edit", fields=("command",), needs=True, grants=True)
+    field = Field("command", "lines", value="npm run build\n")
+    ask = ASK._replace(actions=(*offers, edit), fields=(field,))
+
+    def changed(action: str, command: str) -> bool:
+        form = {"form_value": {"command": command}}
+        return is_changed(ask, read_tap(ask, {"action": action}, form, "ou_me"), form)
+
+    assert not changed("allow", "npm run build") and changed("allow", "npm  run build")
+    assert changed("allow", "") and not changed("deny", "rm -rf /")
+    assert not changed("edit", "npm run test")
 
 
 def test_number_behind_a_button_without_fields_is_nothing() -> None:

@@ -974,7 +974,7 @@ def test_page_of_a_request_keeps_what_was_typed_when_it_ends_elsewhere(
     field.fill("我还没写完")
     page.wait_for_timeout(1200)  # a call this young may still be another one
     transcript.result("done")
-    expect_text(page.locator(".outcome"), "请求已在终端处理", "已运行完毕")
+    expect_text(page.locator(".outcome"), "请求已在终端处理", "已完成")
     assert field.input_value() == "我还没写完"
     assert button(page, "批准运行").is_disabled()
     assert hook.output() == b""

@@ -112,7 +112,7 @@ def newest(served: Served) -> str:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("touch one", "已运行完毕"),
+        ("touch one", "已完成"),
         ("touch one; exit 3", "已运行，退出码 3"),
     ],
 )

@@ -48,7 +48,7 @@ from tests.fakes.feishu import (
     every_text,
     every_url,
 )
-from tests.kinds import buttons, plain_buttons, refusals
+from tests.kinds import buttons, refusals
 from tests.lib.samples import CALLS
 from tests.tables import every_row
 
@@ -133,22 +133,22 @@ def test_card_says_everything_the_seed_asks_for() -> None:
     text = "\n".join(every_text(card))
     assert card["header"]["title"]["content"] == "Claude Code 权限请求"
     for said in (
-        "项目：my-project",
+        "运行命令：Build it · my-project",
+        "项目：/home/me/my-project",
         "分支：feature/x",
         "工具：Bash",
         "会话：01234567",
         f"请求：{ID}",
         "npm run build",
-        "说明：Build it",
         "请在 55 秒内操作",
     ):
         assert said in text
     assert re.search(r"时间：20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", text)
-    assert text.count("my-project") == text.count("工具") == 1  # neither is repeated
+    assert text.count("Build it") == text.count("工具") == 1  # neither is repeated
 
 
 def test_strongest_colour_is_not_on_what_ends_the_turn() -> None:
-    assert [look for look in STYLES if STYLES[look].endswith("_filled")] == [YES]
+    assert STYLES == {YES: "primary_filled"}
 
 
 def test_option_is_never_broken_inside_its_dashes() -> None:
@@ -203,19 +203,18 @@ def test_card_has_the_button(row: Action) -> None:
     [behavior] = button["behaviors"]
     assert behavior["type"] == "open_url"
     assert behavior["default_url"] == f"{URL}{row.path}?id={ID}"
-    assert button["type"] == STYLES[row.look]
+    assert button["type"] == STYLES.get(row.look, "default")
 
 
 def test_four_buttons_stand_in_two_rows() -> None:
+    """Left lets it happen, right refuses: no thumb slips from one to the other."""
     card = build_permission_card(make_ask("Bash", CALLS["Bash"]), url)
-    rows = [
-        [column["elements"][0].get("tag") for column in one["columns"]]
-        for one in card["body"]["elements"]
-        if one["tag"] == "column_set"
+    (shown,) = [e for e in card["body"]["elements"] if e["tag"] == "column_set"]
+    groups = [
+        [button["text"]["content"] for button in column["elements"]]
+        for column in shown["columns"]
     ]
-    shown = [row for row in rows if set(row) == {"button"}]
-    assert shown[:2] == [["button", "button"]] * 2
-    assert sum(map(len, shown)) == len(plain_buttons())
+    assert groups == [["批准运行", "始终允许"], ["拒绝运行", "拒绝并中断"]]
 
 
 def test_card_without_buttons_is_the_same_template() -> None:
@@ -225,8 +224,8 @@ def test_card_without_buttons_is_the_same_template() -> None:
     bare = build_permission_card(request)
     assert every_url(bare) == []
     assert bare["header"] == full["header"]
-    same = bare["body"]["elements"][:-1]
-    assert len(same) > 3 and full["body"]["elements"][: len(same)] == same
+    first, *_ = bare["body"]["elements"]
+    assert full["body"]["elements"][0] == first
     assert "请在终端操作" in every_text(bare)
     assert not any("秒内操作" in text for text in every_text(bare))
 
@@ -238,7 +237,7 @@ def test_card_in_english_has_no_chinese() -> None:
 
 def test_subagent_is_named() -> None:
     card = build_permission_card(make_ask("Bash", {"command": "ls"}, agent="Explore"))
-    assert "子代理：Explore" in every_text(card)
+    assert "子代理：Explore" in "\n".join(every_text(card))
 
 
 def test_preview_and_header_never_carry_the_command() -> None:
@@ -349,7 +348,7 @@ def test_short_parts_stay_whole_beside_a_long_one() -> None:
         "Bash", {"command": "x" * 50_000, "description": "What it is for"}
     )
     texts = every_text(build_permission_card(request))
-    assert "说明：What it is for" in texts
+    assert "运行命令：What it is for · my-project" in texts
 
 
 def test_many_parts_show_the_first_and_the_last() -> None:
@@ -569,14 +568,14 @@ def test_group_that_forbids_mentions_gets_the_card_without() -> None:
         messages = permission_messages(make_ask("Bash"), url, "all")
         assert Bot(feishu.webhook_url).send_first(messages).ok
         [card] = feishu.cards
-    assert every_url(card) == [MORE, *(url(row.path, ID) for row in ACTIONS)]
+    assert set(every_url(card)) == {MORE, *(url(row.path, ID) for row in ACTIONS)}
     assert markdown(card) == ["```bash\nnpm run build && echo done\n```"]
 
 
 # What has to be known of a call.
 
 
-def test_card_shows_command_dangers_why_facts_and_rule_in_this_order() -> None:
+def test_card_shows_dangers_command_why_and_then_buttons_all_else_is_folded() -> None:
     ask = make_ask(
         "Bash",
         {"command": "curl x | sh", "description": "装"},
@@ -587,10 +586,13 @@ def test_card_shows_command_dangers_why_facts_and_rule_in_this_order() -> None:
     )
     card = build_permission_card(ask, url)
     texts = [" ".join(every_text(part)) for part in card["body"]["elements"]]
-    order = ("curl x", "运行下载", "I will", "set things", "连接 x", "装")
+    order = ("运行下载", "curl x", "I will", "批准运行", "更多", "秒内操作")
     places = [next(i for i, text in enumerate(texts) if w in text) for w in order]
-    assert places == sorted(places)
-    red = card["body"]["elements"][places[1]]["text"]
+    assert places == [0, 1, 2, 3, 4, 5]
+    folded = texts[4]
+    assert all(words in folded for words in ("set things", "连接 x", "始终允许"))
+    assert card["header"]["template"] == "red"
+    red = card["body"]["elements"][0]["text"]
     assert (red["tag"], red["text_color"]) == ("plain_text", "red")
     (hint,) = (text for text in every_text(card) if "秒内操作" in text)
     assert re.fullmatch(r"请在 55 秒内操作 · \d\d:\d\d 后自动拒绝", hint)
@@ -625,7 +627,7 @@ def test_time_hint_says_how_long_and_what_happens_then() -> None:
 
 def test_request_without_an_end_of_its_own_names_none() -> None:
     assert at_zero(hinted(at_zero="")) == ""
-    assert time_hint(hinted(at_zero="")) == "Please answer within 55 seconds"
+    assert time_hint(hinted(at_zero="")) == "Answer within 55 seconds"
 
 
 def test_nobody_is_told_the_seconds_of_many_hours() -> None:

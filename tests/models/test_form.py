@@ -33,7 +33,7 @@ def schema(required: bool = True, **rules: Any) -> dict[str, Any]:
 WRONG = {
     "“{field}” is missing.": "missing",
     "“{field}” is too short or too long.": "wrong_length",
-    "“{field}” is not of the form that is asked for.": "wrong_format",
+    "“{field}” does not have the required format.": "wrong_format",
     "“{field}” must be a number.": "wrong_number",
     "“{field}” must be a whole number.": "wrong_integer",
     "“{field}” is out of range.": "wrong_range",

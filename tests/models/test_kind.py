@@ -233,10 +233,7 @@ def test_only_what_lets_something_happen_grants() -> None:
 def test_text_for_a_session_that_is_done() -> None:
     sent = reply("next", "send", text=" go on\r\nand test ")
     assert sent.to_hook_output() == {"next": "go on\nand test"}
-    assert (
-        reply("next", "send", text=" \n ")
-        == "There is nothing in it; nothing was sent."
-    )
+    assert reply("next", "send", text=" \n ") == "It is empty; nothing was sent."
     assert reply("next", "deny").to_stdout() == b""
 
 

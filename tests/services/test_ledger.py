@@ -606,7 +606,7 @@ def test_what_a_killed_server_could_not_write_is_written_by_the_next(
     assert b"s3cr3t" not in spool.read_bytes()
     now = Ledger(ledger.path)
     missing = check(now).missing
-    assert ("2 entries wait for being written" in missing) == (when == "waiting")
+    assert ("2 entries are waiting to be written" in missing) == (when == "waiting")
     assert now.recover() == []
     assert ids(now) == ["allowed", "allowed", "denied"]
     assert check(now).sound()

@@ -69,10 +69,8 @@ def test_ask_says_what_a_person_needs_in_their_language() -> None:
     assert (ask.id, ask.kind, ask.language) == (ID, "permission", "en")
     assert (ask.title, ask.tool) == ("Claude Code permission request", "Bash")
     assert (ask.project, ask.project_name) == ("/home/me/shop", "shop")
-    assert [(block.label, block.text) for block in ask.blocks] == [
-        ("Command", "npm test"),
-        ("Description", "Run it"),
-    ]
+    assert [(block.label, block.text) for block in ask.blocks] == [("", "npm test")]
+    assert ask.headline == "Run a command: Run it · shop"
     labels = [offer.label for offer in ask.actions]
     assert labels == [text("en", action.label) for action in buttons()]
     assert labels[:4] == ["Allow", "Always allow", "Deny", "Deny and interrupt"]
@@ -222,7 +220,7 @@ def test_secret_is_masked_on_cards_and_whole_on_the_page(command: str) -> None:
     # Only words are hidden, so what is done is seen; what lasts is shown whole or not.
     names = sorted(offer.name for offer in ask.offered)
     assert names == sorted(["allow", *refusals()])
-    assert "始终允许" not in shown
+    assert "没有“始终允许”的原因" in shown
     page = whole(command=command)
     assert page.offer("always") is not None
     assert page.blocks[0].text == command

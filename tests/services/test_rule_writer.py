@@ -107,7 +107,7 @@ def test_rule_of_each_tool(
             {"command": "rm *.o"},
             (
                 "The command holds a *, and its rule would allow other commands too; "
-                "it was allowed once"
+                "allowed once only"
             ),
         ),
         (
@@ -115,7 +115,7 @@ def test_rule_of_each_tool(
             {"command": "node x:*"},
             (
                 "The command holds a *, and its rule would allow other commands too; "
-                "it was allowed once"
+                "allowed once only"
             ),
         ),
         (
@@ -123,294 +123,310 @@ def test_rule_of_each_tool(
             {"command": "*"},
             (
                 "The command holds a *, and its rule would allow other commands too; "
-                "it was allowed once"
+                "allowed once only"
             ),
         ),
         (
             "Bash",
             {"command": " npm test"},
             (
-                "No rule can match the blank the command begins or ends with; it was "
-                "allowed once"
+                "No rule can match the blank the command begins or ends with; allowed "
+                "once only"
             ),
         ),
         (
             "Bash",
             {"command": "\nnpm test"},
             (
-                "No rule can match the blank the command begins or ends with; it was "
-                "allowed once"
+                "No rule can match the blank the command begins or ends with; allowed "
+                "once only"
             ),
         ),
         (
             "Bash",
             {"command": "touch a\\ "},
             (
-                "No rule can match the blank the command begins or ends with; it was "
-                "allowed once"
+                "No rule can match the blank the command begins or ends with; allowed "
+                "once only"
             ),
         ),
         (
             "Bash",
             {"command": ""},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "Bash",
             {"command": "   "},
             (
-                "No rule can match the blank the command begins or ends with; it was "
-                "allowed once"
+                "No rule can match the blank the command begins or ends with; allowed "
+                "once only"
             ),
         ),
         (
             "Bash",
             {"command": "a\0b"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "Bash",
             {"command": "a\ud800"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "Bash",
             {"command": 5},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
-        ("Bash", {}, "There is no exact rule for this request; it was allowed once"),
+        (
+            "Bash",
+            {},
+            "There is no exact rule for this request; allowed once only",
+        ),
         (
             "Edit",
             {"file_path": "/a/what?.js"},
             (
-                "The path holds a ?, and its rule would allow other files too; it was "
-                "allowed once"
+                "The path holds a ?, and its rule would allow other files too; allowed "
+                "once only"
             ),
         ),
         (
             "Write",
             {"file_path": "/a/b."},
-            "This path cannot be written as an exact rule; it was allowed once",
+            "This path cannot be written as an exact rule; allowed once only",
         ),
         (
             "Write",
             {"file_path": "/a./b"},
-            "This path cannot be written as an exact rule; it was allowed once",
+            "This path cannot be written as an exact rule; allowed once only",
         ),
         (
             "Write",
             {"file_path": "/a/b "},
-            "This path cannot be written as an exact rule; it was allowed once",
+            "This path cannot be written as an exact rule; allowed once only",
         ),
         (
             "Write",
             {"file_path": "/a/b\nc"},
-            "This path cannot be written as an exact rule; it was allowed once",
+            "This path cannot be written as an exact rule; allowed once only",
         ),
         (
             "Write",
             {"file_path": "/a/\ud800"},
-            "This path cannot be written as an exact rule; it was allowed once",
+            "This path cannot be written as an exact rule; allowed once only",
         ),
         (
             "Write",
             {"file_path": "/"},
-            "This path cannot be written as an exact rule; it was allowed once",
+            "This path cannot be written as an exact rule; allowed once only",
         ),
         (
             "Write",
             {"file_path": "/.."},
-            "This path cannot be written as an exact rule; it was allowed once",
+            "This path cannot be written as an exact rule; allowed once only",
         ),
         (
             "Write",
             {"file_path": "~/x"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "Write",
             {"file_path": ""},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "Grep",
             {"pattern": "x"},
             (
-                "A rule for a search would allow reading the whole folder; it was "
-                "allowed once"
+                "A rule for a search would allow reading the whole folder; allowed "
+                "once only"
             ),
         ),
         (
             "Grep",
             {"pattern": "x", "path": "/srv/app"},
             (
-                "A rule for a search would allow reading the whole folder; it was "
-                "allowed once"
+                "A rule for a search would allow reading the whole folder; allowed "
+                "once only"
             ),
         ),
         (
             "Glob",
             {"pattern": "*", "path": "/srv/app/a.js"},
             (
-                "A rule for a search would allow reading the whole folder; it was "
-                "allowed once"
+                "A rule for a search would allow reading the whole folder; allowed "
+                "once only"
             ),
         ),
         (
             "Write",
             {"file_path": "/srv/new/"},
             (
-                "The path is a folder, and its rule would allow everything in it; it "
-                "was allowed once"
+                "The path is a folder, and its rule would allow everything in it; "
+                "allowed once only"
             ),
         ),
         (
             "Edit",
             {"file_path": "/srv/new//"},
             (
-                "The path is a folder, and its rule would allow everything in it; it "
-                "was allowed once"
+                "The path is a folder, and its rule would allow everything in it; "
+                "allowed once only"
             ),
         ),
         (
             "Read",
             {"file_path": "new/."},
             (
-                "The path is a folder, and its rule would allow everything in it; it "
-                "was allowed once"
+                "The path is a folder, and its rule would allow everything in it; "
+                "allowed once only"
             ),
         ),
         (
             "NotebookEdit",
             {"notebook_path": "a/b/.."},
             (
-                "The path is a folder, and its rule would allow everything in it; it "
-                "was allowed once"
+                "The path is a folder, and its rule would allow everything in it; "
+                "allowed once only"
             ),
         ),
         (
             "WebFetch",
             {"url": "https://user@example.com/"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "WebFetch",
             {"url": "https://例子.测试/"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "WebFetch",
             {"url": "https://[::1]/"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "WebFetch",
             {"url": "https://a.com\\@b.com"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "WebFetch",
             {"url": "file:///etc/passwd"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "AskUserQuestion",
             {"questions": []},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "ExitPlanMode",
             {"plan": "x"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "mcp__lab",
             {},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "mcp__lab__",
             {},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "mcp____echo",
             {},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "mcp__lab__*",
             {},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
-        ("Tool(x)", {}, "There is no exact rule for this request; it was allowed once"),
-        ("*", {}, "There is no exact rule for this request; it was allowed once"),
+        (
+            "Tool(x)",
+            {},
+            "There is no exact rule for this request; allowed once only",
+        ),
+        (
+            "*",
+            {},
+            "There is no exact rule for this request; allowed once only",
+        ),
         (
             "Skill",
             {"skill": "team:commit"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
-        ("Skill", {}, "There is no exact rule for this request; it was allowed once"),
+        (
+            "Skill",
+            {},
+            "There is no exact rule for this request; allowed once only",
+        ),
         (
             "Agent",
             {"subagent_type": "general-purpose", "prompt": "x"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "Task",
             {"subagent_type": "x"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "PowerShell",
             {"command": "Get-Date"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "Monitor",
             {"command": "tail -f x"},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "Unheard",
             {"x": 1},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "Unheard",
             {"x": None},
-            "There is no exact rule for this request; it was allowed once",
+            "There is no exact rule for this request; allowed once only",
         ),
         (
             "Bash",
             {"command": "echo " + "x" * 2048},
             (
-                "The rule would be longer than 2 kB and is not written; it was "
-                "allowed once"
+                "The rule would be longer than 2 kB and is not written; allowed "
+                "once only"
             ),
         ),
         (
             "Bash",
             {"command": "echo " + "中" * 700},
             (
-                "The rule would be longer than 2 kB and is not written; it was "
-                "allowed once"
+                "The rule would be longer than 2 kB and is not written; allowed "
+                "once only"
             ),
         ),
         (
             "Bash",
             {"command": "(" * 1100},
             (
-                "The rule would be longer than 2 kB and is not written; it was "
-                "allowed once"
+                "The rule would be longer than 2 kB and is not written; allowed "
+                "once only"
             ),
         ),
         (
             "Write",
             {"file_path": "/a/" + "b" * 2048},
             (
-                "The rule would be longer than 2 kB and is not written; it was "
-                "allowed once"
+                "The rule would be longer than 2 kB and is not written; allowed "
+                "once only"
             ),
         ),
     ],
@@ -431,8 +447,8 @@ def test_folder_gets_no_rule_as_it_would_open_everything_in_it(
         plan = WRITER.plan(tool, {"file_path": path}, str(project))
         assert plan == RulePlan(
             refusal=(
-                "The path is a folder, and its rule would allow everything in it; it "
-                "was allowed once"
+                "The path is a folder, and its rule would allow everything in it; "
+                "allowed once only"
             )
         )
 
@@ -450,7 +466,7 @@ def test_path_through_a_link_gets_no_rule_as_the_client_would_ask_again(
         assert plan == RulePlan(
             refusal=(
                 "The path goes through a symbolic link, and no rule would mean "
-                "exactly the file behind it; it was allowed once"
+                "exactly the file behind it; allowed once only"
             )
         )
 
@@ -664,7 +680,7 @@ def test_refused_plan_touches_nothing(project: Path) -> None:
         WRITER.write(
             str(project),
             RulePlan(
-                refusal="There is no exact rule for this request; it was allowed once"
+                refusal="There is no exact rule for this request; allowed once only"
             ),
         )
         == WriteResult()

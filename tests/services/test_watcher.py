@@ -114,10 +114,10 @@ def test_card_does_not_wait_long_for_words_that_never_come(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "is_error", "said", "look"),
     [
-        ("fine", False, "已运行完毕", "good"),
-        ("Exit code 3\nboom", True, "已运行，退出码 3", "bad"),
+        ("fine", False, "已完成", "good"),
+        ("Exit code 3\nboom", True, "失败（退出码 3）", "bad"),
         ("API_KEY=sk-ant-0123456789abcdef0123\nx", True,
-         "运行失败：API_KEY=***", "bad"),
+         "失败：API_KEY=***", "bad"),
         ("Permission to use Bash has been denied.", True,
          "被规则拒绝，没有运行", "bad"),
     ],

@@ -176,7 +176,7 @@ def _name(ask: Ask) -> str:
     """What a request is called: its tool, or what else waits for a person."""
     kind = KINDS[ask.kind]
     if kind.of_a_call:
-        return ask.summary or ask.tool
+        return ask.what or ask.summary or ask.tool
     return ask.heading if kind.noun else f"{ask.heading} · {ask.tool}"
 
 
@@ -214,7 +214,7 @@ def recent_list(language: str, rows: Iterable[tuple[Outcome, str]]) -> str:
 def _recent(outcome: Outcome, link: str) -> str:
     done = outcome.done
     if outcome.undone:
-        done += " · " + text(outcome.language, "Taken back")
+        done += " · " + text(outcome.language, "Undone")
     ended = time.strftime("%H:%M", time.localtime(outcome.ended))
     what = outcome.detail or outcome.summary
     parts = (what, *outcome.answers, last_name(outcome.project), outcome.result)

@@ -38,10 +38,11 @@ from feishuperm.handlers.pages.layout import (
 )
 from feishuperm.lib import markdown
 from feishuperm.lib.display import one_line, visible
-from feishuperm.lib.feishu import at_zero
+from feishuperm.lib.feishu import CHANGED, at_zero, rule_hint
 from feishuperm.messages import msg, pmsg, text
 from feishuperm.models.ask import (
     CUT_FIRST,
+    DETAIL,
     ENDED,
     FOREVER,
     SETTLED,
@@ -49,6 +50,7 @@ from feishuperm.models.ask import (
     Ask,
     Block,
     Field,
+    Layout,
     Offer,
     Option,
     Outcome,
@@ -76,9 +78,6 @@ SPANS = {"bold": "b", "code": "code"}
 COUNTED = 6  # digits of an item's number
 PIECE = 50_000  # characters made into HTML at a time: about a millisecond
 MANY_LINES = 20_000  # of a text whose lines are coloured; beyond, it is one colour
-DETAIL = "detail"  # a block that a decision rarely needs
-# What an approving button says while the edit field holds another command.
-CHANGED = msg("The command was changed: tap “Edit and allow”")
 MULTIPLE = {"one": msg("Choose one"), "many": msg("Choose any")}
 SUBJECT_LENGTH = 160
 ALREADY = "已"  # the word in a Chinese sentence that the time goes with
@@ -184,10 +183,9 @@ def pending(
 
 def head(ask: Ask, timing: str = "", title: str = "") -> str:
     """What it is and where; the time that is left."""
-    where = " · ".join(filter(None, (ask.summary, ask.project_name)))
     return (
         f'<header class="head"><div><h1>{shown(title or ask.heading)}</h1>'
-        f'<p class="where">{shown(where)}</p></div>{timing}</header>'
+        f'<p class="where">{shown(ask.headline)}</p></div>{timing}</header>'
     )
 
 
@@ -220,8 +218,7 @@ def subject(ask: Ask, asked_below: bool = False) -> Iterator[str]:
             yield from _block(ask, block)
     if not ask.blocks and not asked_below:
         yield f'<p class="muted">{shown(ask.empty)}</p>'
-    label = said(ask.language, "Claude said:")
-    words = f"<span>{label}</span> {shown(ask.why)}" if ask.why else ""
+    words = said(ask.language, "Claude said: {what}", what=ask.why) if ask.why else ""
     yield f'<p class="why"{"" if words else " hidden"}>{words}</p>'
 
 
@@ -349,18 +346,11 @@ class _Answers:
         self._ask = ask
         self._links = links
         self._values = values
-        offers = ask.offered
-        self._choice = next((o for o in offers if ask.choice(o)), None)
-        self._edit = next((o for o in offers if ask.edits(o)), None)
-        self.ask_questions = any(o.needs and o.fields for o in offers)
-        rest = [o for o in offers if o not in (self._choice, self._edit)]
-        yes = [o for o in rest if o.look == YES]
-        no = [o for o in rest if not o.grants]
-        # One question is answered by its options: nothing competes with them.
-        self._bar = [] if self._choice else [*yes[:1], *no[:1]]
-        lasting = [] if ask.dangers else [o for o in rest if o.look == FOREVER]
-        self._row = [] if self._choice else [*yes[1:], *lasting, *no[1:]]
-        self._folded = [o for o in rest if o not in (*self._bar, *self._row)]
+        layout = Layout(ask, ask.offered)
+        self._choice, self._edit = layout.choice, layout.edit
+        self._bar, self._row = layout.first, layout.second
+        self._folded = layout.folded
+        self.ask_questions = any(o.needs and o.fields for o in ask.offered)
 
     def forms(self) -> str:
         """What the buttons and fields belong to, wherever they stand."""
@@ -465,26 +455,15 @@ def _rule_part(ask: Ask) -> str:
     return f'<div><p class="muted">{shown(rule_hint(ask))}</p>{rules}</div>'
 
 
-def rule_hint(ask: Ask) -> str:
-    """The sentence above the rules, or why there are none."""
-    if ask.rule_note and not ask.rules:
-        return text(ask.language, "No rule will be written: {why}", why=ask.rule_note)
-    # With a note it is not true that nobody asks any more.
-    hint = (
-        msg("Writes this rule for the project:")
-        if ask.rule_note
-        else msg("Never ask again; writes this rule for the project:")
-    )
-    return " ".join((ask.rule_note, text(ask.language, hint))).strip()
-
-
 def _known(ask: Ask) -> str:
     """What else is worth knowing."""
-    details = [row for row in ask.blocks if row.kind == DETAIL]
-    lines = [shown(f"{row.label}: {row.text}") for row in details]
+    lines = [
+        said(ask.language, "{label}: {value}", label=row.label, value=row.text)
+        for row in ask.details
+    ]
     lines += map(shown, ask.facts)
     if ask.prompt:
-        lines.insert(0, said(ask.language, "Working on:") + " " + shown(ask.prompt))
+        lines.insert(0, said(ask.language, "Working on: {what}", what=ask.prompt))
     items = "".join(f"<li>{line}</li>" for line in lines)
     return f'<ul class="plain-facts">{items}</ul>' if items else ""
 
@@ -611,7 +590,7 @@ def undone_page(language: str, outcome: Outcome) -> bytes:
     )
     below = f'<p class="line">{sentence}</p>'
     about = facts(language, outcome_facts(outcome))
-    heading = text(language, "Taken back")
+    heading = text(language, "Undone")
     return _verdict(language, heading, below, about, "good", "check")
 
 
@@ -715,7 +694,7 @@ def _ended(
 ) -> str:
     """How a request ended, with everything that is to be said about it."""
     language = outcome.language
-    undone = " · " + text(language, "Taken back")
+    undone = " · " + text(language, "Undone")
     lines = (
         f"{text(language, row.label)}: {row.value}{undone if row.struck else ''}"
         for row in (*outcome_facts(outcome), *more)

@@ -85,7 +85,9 @@ def test_every_action_of_a_kind_is_a_plain_form_with_its_label(kind: str) -> Non
 
 
 def test_request_without_rule_says_why() -> None:
-    assert "不会写入规则：有通配符" in page_of(make_ask(rule_note="有通配符")).text
+    assert (
+        "没有“始终允许”的原因：有通配符" in page_of(make_ask(rule_note="有通配符")).text
+    )
 
 
 def test_settled_request_says_how_and_has_no_button() -> None:
