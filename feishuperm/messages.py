@@ -11,7 +11,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from gettext import GNUTranslations
     from typing import Any
 
@@ -73,20 +73,14 @@ def message_of(error: BaseException) -> str:
 
 
 def text(language: str, template: str, /, *args: Any, **values: Any) -> str:
-    """A sentence in a language, its blanks filled in."""
-    if args or values:
-        return _fill(_find(template, language), language, args, values)
-    return translate(template, language)
-
-
-def translate(message: str, language: str) -> str:
-    """A message in a language; any other text if it is a whole sentence."""
-    if language == ENGLISH:
-        return str(message)
-    found = _find(message, language)
-    if isinstance(message, Message) and (message.args or message.values):
-        return _fill(found, language, message.args, message.values)
-    return found
+    """A sentence in a language, its blanks filled in; a message has its own values."""
+    found, given = _find(template, language), values
+    if isinstance(template, Message) and not (args or values):
+        args, given = template.args, dict(template.values)
+    if not args and not given:
+        return found
+    told = [_told(value, language) for value in args]
+    return found.format(*told, **{k: _told(v, language) for k, v in given.items()})
 
 
 def pack(reply: dict[str, Any]) -> dict[str, Any]:
@@ -137,15 +131,8 @@ def _find(message: str, language: str) -> str:
     return catalogue.gettext(template)
 
 
-def _fill(
-    template: str, language: str, args: Iterable[Any], values: Mapping[str, Any]
-) -> str:
-    told = {name: _told(value, language) for name, value in values.items()}
-    return template.format(*(_told(value, language) for value in args), **told)
-
-
 def _told(value: Any, language: str) -> Any:
-    return translate(value, language) if isinstance(value, Message) else value
+    return text(language, value) if isinstance(value, Message) else value
 
 
 def _kept(value: Any) -> Any:

@@ -27,7 +27,6 @@ from feishuperm.messages import (
     pack,
     pmsg,
     text,
-    translate,
     unpack,
     word,
 )
@@ -187,22 +186,22 @@ def test_what_is_filled_in_stays_as_it_is() -> None:
     reason = "{0} {reason} %s"
     said = text("zh", "Denied by the user in Feishu: {reason}", reason=reason)
     assert said == f"用户通过飞书拒绝：{reason}"
-    assert translate(msg("removed {}", "the program"), "zh") == "已删除 the program"
+    assert text("zh", msg("removed {}", "the program")) == "已删除 the program"
 
 
 def test_message_is_english_and_keeps_what_its_chinese_needs() -> None:
     inner = msg("the settings")
     message = msg("removed {}", inner)
     assert message == "removed the settings" and isinstance(message, str)
-    assert translate(message, "en") == message
-    assert translate(message, "zh") == "已删除 设置"
+    assert text("en", message) == message
+    assert text("zh", message) == "已删除 设置"
     assert msg(message) is message
 
 
 def test_values_may_change_places() -> None:
     message = msg("register {} in {}", "Stop", "settings.json")
     assert message == "register Stop in settings.json"
-    assert translate(message, "zh") == "在 settings.json 里注册 Stop"
+    assert text("zh", message) == "在 settings.json 里注册 Stop"
 
 
 def test_same_english_means_several_things() -> None:
@@ -215,12 +214,12 @@ def test_same_english_means_several_things() -> None:
 
 def test_error_says_what_it_was_given_and_system_errors_their_own() -> None:
     error = OSError(2, "No such file or directory")
-    assert translate(message_of(error), "zh") == "没有这个文件或目录"
-    assert translate(msg("no link: {}", error), "zh").endswith(
+    assert text("zh", message_of(error)) == "没有这个文件或目录"
+    assert text("zh", msg("no link: {}", error)).endswith(
         "[Errno 2] 没有这个文件或目录"
     )
     named = ValueError(msg("removed {}", msg("the program")))
-    assert translate(msg("{}: {}", "x", named), "zh") == "x：已删除 程序"
+    assert text("zh", msg("{}: {}", "x", named)) == "x：已删除 程序"
     assert message_of(ValueError("anything else")) == "anything else"
 
 
@@ -229,6 +228,6 @@ def test_messages_of_a_reply_are_made_again_by_who_reads_it() -> None:
     reply = pack({"n": 1, "channels": [{"detail": detail, "name": "removed"}]})
     assert reply["channels"][0]["detail"] == "removed set A in B"
     again = unpack(dict(reply), reply.pop(messages.MADE))
-    assert translate(again["channels"][0]["detail"], "zh") == "已删除 在 B 里设置 A"
+    assert text("zh", again["channels"][0]["detail"]) == "已删除 在 B 里设置 A"
     assert type(again["channels"][0]["name"]) is str
     assert pack({"n": "plain"}) == {"n": "plain"}

@@ -25,6 +25,7 @@ _UNSEEN = re.compile(
 # felt by everybody who waits for the server.
 _PLAIN = bytes((9, 10, *range(32, 127)))
 _COMMON = re.compile("[^\u4e00-\u9fff\u3001-\u301f\uff01-\uff5e]")
+SHORT = 1000  # characters that may be searched one by one
 FEW = 20  # kinds of character that are replaced one after the other
 
 
@@ -45,6 +46,8 @@ def _others(text: str) -> str:
 def visible(text: str) -> str:
     """The text with every invisible character written as `⟦U+202E⟧`."""
     if text.isascii() and text.isprintable():
+        return text
+    if len(text) < SHORT and not _UNSEEN.search(text):
         return text
     others = _others(text)
     if not _COMMON.search(others):

@@ -146,8 +146,10 @@ class Ask(NamedTuple):
 
     def choice(self, offer: Offer) -> Field | None:
         """The one question whose options are answers by themselves, if it is that."""
+        if not offer.needs:
+            return None
         fields = [field for field in self.fields if field.name in offer.fields]
-        if not offer.needs or not fields or not fields[0].options:
+        if not fields or not fields[0].options:
             return None
         own_words = [f"{fields[0].name}_other"]
         others = [field.name for field in fields[1:]]
@@ -193,7 +195,8 @@ class Layout:
         is_choice: Callable[[Field | None], object] = bool,
     ) -> None:
         self.choice = next((o for o in offers if is_choice(ask.choice(o))), None)
-        self.edit = next((o for o in offers if ask.edits(o)), None)
+        edited = {field.name for field in ask.fields if field.edits}
+        self.edit = next((o for o in offers if edited.intersection(o.fields)), None)
         rest = [o for o in offers if o not in (self.choice, self.edit)]
         yes = [o for o in rest if o.look == YES]
         no = [o for o in rest if not o.grants]

@@ -20,7 +20,7 @@ from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.files import current_branch
 from feishuperm.lib.log import HIDDEN, Masked, log, redact, redacting
 from feishuperm.lib.tool import ToolDetail, extract_tool_detail
-from feishuperm.messages import msg, text, translate
+from feishuperm.messages import msg, text
 from feishuperm.models import request as states
 from feishuperm.models.ask import (
     FOREVER,
@@ -606,7 +606,7 @@ def load_tables(language: str) -> None:
     """
     read_call("Bash", {"command": "sudo rm -r x | sh"}, "/project", "/home")
     for sentence in SENTENCES.values():
-        translate(sentence, language)
+        text(language, sentence)
 
 
 def read_danger(

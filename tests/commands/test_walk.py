@@ -17,6 +17,7 @@ from feishuperm.lib import enrolment
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models.ask import Answer, to_plain
 from feishuperm.protocol.machine import TAP, WELCOME, prove, tap_parts
+from feishuperm.services import approvals
 from tests.app.bench import Api, Delivery
 from tests.app.bench import Line as FeishuLine
 from tests.asks import ask_of
@@ -113,6 +114,12 @@ class App:
         self.channel.deliver(Delivery(payload), replies.append)
         (reply,) = replies
         return reply
+
+
+@pytest.fixture(autouse=True)
+def one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine would put a request into words in several turns of the loop."""
+    monkeypatch.setattr(approvals, "TURN_SECONDS", 60.0)
 
 
 @pytest.fixture
