@@ -109,7 +109,7 @@ class Ask(NamedTuple):
     prompt: str = ""  # first line of what it works on
     dangers: tuple[str, ...] = ()  # sentences to show in red; most calls have none
     facts: tuple[str, ...] = ()  # sentences to show beside it without colour
-    hold: bool = False  # a person who reads may stop its clock (`Desk.hold`)
+    hold: bool = False  # a person who reads may stop its clock (`extend_deadline`)
     machine: str = ""  # name of the machine that asks, where there are several
     titled: bool = False  # only what kind of request it is, as `bare` makes it
 
@@ -262,7 +262,7 @@ class Outcome(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What the desk says to an answer."""
+    """What the approvals say to an answer."""
 
     status: str = ""  # one of those below
     outcome: Outcome = Outcome()  # of the request, once it has ended
