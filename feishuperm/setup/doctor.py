@@ -422,7 +422,8 @@ def check_http(here: DoctorContext) -> Iterator[Finding]:
     for host in here.settings.http_hosts() if port else ():
         if host in LOOPBACK and server.has_address(host):  # a machine may lack a family
             place = server.url_of(host, port)
-            yield check_place(place, f"{INSTALL} --port N", RESTART)
+            if place != url:
+                yield check_place(place, f"{INSTALL} --port N", RESTART)
     if here.settings.feishu_webhook_url and here.settings.url_is_local():
         text = msg("a phone cannot open {}; it works on this machine only", url)
         yield warn(text, fix)
