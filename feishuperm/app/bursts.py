@@ -341,14 +341,8 @@ class Burst:
         message_id = result.data.get("message_id") if result.ok else None
         if isinstance(message_id, str) and not self.message_id:
             self.message_id = message_id
-        owner = self.receiver if self.machine else ""
-        about = self.nonce, self.message_id, True, self.machine, owner, True
         for row in new:
-            announcement, row.announcement = row.announcement, None
-            if announcement is not None:  # else another change was out before
-                self._host.report_row(announcement, result)
-            if result.ok and row.outcome is None:
-                self._host.keep_row(OpenCard(row.ask, *about))
+            self._on_row_sent(row, result)
         if was_leaving and self.is_due:  # something changed while it left
             self._host.later(GATHER_SECONDS, self._draw)
         if not result.ok:
@@ -360,3 +354,12 @@ class Burst:
             self._host.burst_over(self)
         else:
             self.watch()
+
+    def _on_row_sent(self, row: BurstRow, result: Result) -> None:
+        announcement, row.announcement = row.announcement, None
+        if announcement is not None:  # else another change was out before
+            self._host.report_row(announcement, result)
+        if result.ok and row.outcome is None:
+            owner = self.receiver if self.machine else ""
+            about = self.nonce, self.message_id, True, self.machine, owner, True
+            self._host.keep_row(OpenCard(row.ask, *about))
