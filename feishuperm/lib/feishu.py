@@ -404,7 +404,7 @@ def rule_hint(ask: Ask) -> str:
         if ask.rule_note
         else msg("Always allow never asks again; it writes this rule for the project:")
     )
-    return " ".join(filter(None, (ask.rule_note, _say(ask, hint))))
+    return f"{ask.rule_note} {_say(ask, hint)}".strip().replace("。 ", "。")
 
 
 def more(ask: Ask) -> str:

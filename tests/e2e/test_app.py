@@ -130,13 +130,16 @@ def test_edited_command_is_what_runs_and_every_surface_says_so(
 ) -> None:
     hook = served.hook(event(command="npm run build", timeout=5))
     typed = "npm run build \\\n  --if-present "
-    tap = feishu.tap(sent(feishu), "修改后批准", {"command": typed})
+    message = sent(feishu)
+    tap = feishu.tap(message, "批准运行", {"command": typed})
+    assert tap.toast["content"] == "命令已修改，请点“修改后批准”" and tap.card is None
+    tap = feishu.tap(message, "修改后批准", {"command": typed})
     assert tap.ok and tap.toast["content"] == "已修改后批准"
     assert decision(finish(hook)) == {
         "behavior": "allow",
         "updatedInput": {"command": typed, "timeout": 5},
     }
-    assert "--if-present" in texts(tap.card) and "改后运行" in texts(tap.card)
+    assert "--if-present" in texts(tap.card) and "原来的命令" in texts(tap.card)
     wait_until(lambda: "--if-present" in ledger(served))
     row = served.get("/").text.partition('id="recent">')[2].partition("</li>")[0]
     page = served.get("/" + html.unescape(row.partition('href="')[2].partition('"')[0]))
@@ -330,7 +333,7 @@ def test_people_are_named_as_the_directory_names_them(
             return texts(feishu.tap(message, "批准运行", who=STRANGER).toast)
 
         wait_until(lambda: "只有 王小明" in stranger())
-        assert "由 王小明 于" in texts(feishu.tap(message, "批准运行").card)
+        assert "你 · " in texts(feishu.tap(message, "批准运行").card)
         assert decision(finish(hook)) == {"behavior": "allow"}
 
 
