@@ -1,4 +1,4 @@
-"""Programs that fetch, send and run elsewhere: hosts, containers, git, packages.
+"""Programs that fetch, send and run elsewhere: hosts, containers, git.
 
 Paths on another machine or in a container are not ours; what is shared with a container
 is, and so are its rights.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from feishuperm.danger.command_table import is_harmless, lists, pattern, sections, words
+from feishuperm.danger.command_table import pattern, sections, words
 from feishuperm.danger.files import SSH_HOST, changes, deletes
 from feishuperm.danger.interpreter import (
     DOWNLOADED,
@@ -29,7 +29,7 @@ from feishuperm.danger.interpreter import (
     shown,
 )
 from feishuperm.danger.paths import OUTSIDE, UNKNOWN
-from feishuperm.danger.wrappers import by_words, cd, publishes
+from feishuperm.danger.wrappers import by_words, cd
 
 # Another machine.
 
@@ -448,90 +448,3 @@ _GIT: dict[str, Program] = {
     "clone": _git_clone,
     "send-email": by_words,
 }
-
-
-# Packages: what is installed, published, or fetched to be run.
-
-_ADDRESS = re.compile(
-    r"https?:|git[+@:](?!file)|github:|gitlab:|[\w.-]+/[\w.-]+#|\S+ @ \w+"
-)
-_FROM = ("--git", "-r", "--requirement", "-e", "--editable")
-_PLAIN_HTTP = re.compile(r"http://(?!localhost|127\.|\[::1)")
-_ALIASES = re.compile(r"-(?:tools|cli)\Z|\A@[\w.-]+/(?=\w)|/cli\Z")
-
-
-def packages(state: ShellState, call: Call) -> Output:
-    for phrase in sections("commands.txt")["runs packages"]:
-        first, *own = phrase.split()
-        if call.name == first and call.args[: len(own)] == own:
-            return _run_package(state, call, call.args[len(own) :])
-    name, args = call.name, call.args
-    if pattern("sources").match(" ".join([name, *args])[:2000]):
-        state.note("danger.packages", call.shown)
-    if name == "uv" and args[:1] in (["pip"], ["tool"]):
-        name, args = "pip", args[1:]
-    call = call._replace(name=name, args=args)
-    rest = call.operands
-    verbs = lists("installs").get(name, ())
-    started = [arg for arg in args if arg in verbs]
-    if started:
-        _install(state, call, [arg for arg in rest if arg != started[0]])
-    elif rest[:1] and rest[0] in lists("uninstalls").get(name, ()):
-        state.note("danger.machine", call.shown)
-    else:
-        _run_by(state, call, rest)
-    return by_words(state, call)
-
-
-def _install(state: ShellState, call: Call, wanted: list[Arg]) -> None:
-    name, args = call.name, call.args
-    index = args.value_of("-i", "--index-url", "--extra-index-url", "--registry")
-    sources = [
-        *wanted,
-        *(args.value_of(*_FROM) or "").split(),
-        "http:" if _PLAIN_HTTP.match(index or "") else "",
-    ]
-    for source in sources:
-        if _ADDRESS.match(source) and name not in ("helm", "brew", "gh"):
-            state.note("danger.downloaded", source)
-        state.suspicious(state.brought(source))
-    state.note("fact.installs", " ".join([name, *wanted[:6]]))
-    target = args.value_of("-t", "--target", "--prefix", "--root")
-    if target is not None and name.startswith("pip"):
-        state.writes(target)
-
-
-def _run_by(state: ShellState, call: Call, rest: Args) -> None:
-    """What a manager is told to run, each in its own way."""
-    if call.name in ("npm", "pnpm", "yarn", "bun"):  # a script of the project
-        goals = rest[1:2] if rest[:1] in (["run"], ["run-script"]) else rest[:1]
-        if any(map(publishes, goals)) and not is_harmless(call.args):
-            state.note("danger.publish", call.shown)
-    elif call.name == "go" and rest[:1] == ["run"]:
-        for source in rest[1:2]:  # a file, what flows in, a package from elsewhere
-            if "@" in source:
-                state.note("fact.package", source)
-            content = call.given if source == "-" else state.content(source)
-            state.run_file(content, "python")
-    elif call.name not in ("go", "cargo", "gh") and rest[:1] in (["run"], ["exec"]):
-        command = call.args[call.args.index(rest[0]) + 1 :]
-        valued = "--with -p --python -n --name --env --extra --group"
-        state.call(command.behind(valued), call.given)
-
-
-def _run_package(state: ShellState, call: Call, args: Args) -> Output:
-    """`npx NAME`: fetched to be run."""
-    rest = args.behind("-p --package --with --from -c --call --python")
-    state.run_value(call.args, "-c", "--call")
-    source = call.args[:-1].value_of("--from", "-p", "--package", "--with")
-    if not rest:
-        return UNSEEN
-    state.note("fact.package", rest[0])
-    for address in filter(_ADDRESS.match, (rest[0], source or "")):
-        state.note("danger.downloaded", address)
-    bare = Arg(_ALIASES.sub("", re.sub(r"(?<=.)@[^/]*\Z", "", rest[0])))
-    if bare.lower() in state.programs:
-        state.call([bare, *rest[1:]], call.given)
-    else:
-        by_words(state, Call(bare, rest[1:], call.given))
-    return UNSEEN
