@@ -33,7 +33,7 @@ _SETS_INSTALL = re.compile(
 
 def deletes(state: ShellState, call: Call) -> None:
     recursive = call.args.has("rR", "--recursive", "--no-preserve-root")
-    for path in () if "--cached" in call.args else call.operands:
+    for path in call.operands:
         state.deletes(path, recursive or path.origin != "")
 
 

@@ -438,10 +438,15 @@ def _git_plain(state: ShellState, call: Call) -> None:
         state.look(call.args)
 
 
+def _git_rm(state: ShellState, call: Call) -> None:
+    if "--cached" not in call.args:
+        deletes(state, call)
+
+
 _GIT: dict[str, Program] = {
     "push": _git_push,
     **dict.fromkeys(("checkout", "restore"), _git_puts_back),
-    "rm": deletes,
+    "rm": _git_rm,
     "mv": changes,
     **dict.fromkeys(("submodule", "bisect"), _git_each),
     "config": _git_config,
