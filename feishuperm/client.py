@@ -19,7 +19,7 @@ from _signal import SIGALRM, alarm, signal
 
 from feishuperm.wire import (
     ACK_SECONDS,
-    KINDS,
+    HOOK_PURPOSES,
     MAX_EVENT,
     PERMISSION,
     TOOL_CALL,
@@ -62,7 +62,7 @@ def run(environ: Environ) -> None:
     signal(SIGALRM, look_once_more)
     alarm(ACK_SECONDS)
     raw = read_all(0)
-    kind = sys.argv[-1] if sys.argv[-1] in KINDS else ""
+    kind = sys.argv[-1] if sys.argv[-1] in HOOK_PURPOSES else ""
     # Before every tool call: nearly always there is nothing to ask for.
     is_call = kind and is_spelled(TOOL_CALL, raw)
     if is_call and not is_marked(socket_path(environ)):

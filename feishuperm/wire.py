@@ -40,7 +40,11 @@ RETURN_SECONDS = 2 * RESTART_SECONDS
 NEWS = b" ASH"
 FLAGS = (b"", b"again", b"shown", b"held")
 DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
-KINDS = ("next", "denied", "form")  # what a hook may be for, and for nothing else
+HOOK_PURPOSES = (
+    "next",
+    "denied",
+    "form",
+)  # what a hook may be for, and for nothing else
 MARK = b".retry"  # beside the socket while a refused call may run after all
 
 # Each agent that runs the hooks of Claude Code's settings, with what tells it: its

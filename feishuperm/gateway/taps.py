@@ -39,7 +39,7 @@ from feishuperm.app.taps import (
     unoffered,
 )
 from feishuperm.gateway.machines import MachineLink
-from feishuperm.gateway.store import Location, Machine, StoreDown
+from feishuperm.gateway.store import Location, Machine, StoreDown, TapFacts
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import CHANGED
 from feishuperm.lib.log import log
@@ -94,8 +94,7 @@ class Taps:
         self, event: dict[str, Any], began: float
     ) -> tuple[str, dict[str, Any]]:
         who = text_at(event, "event", "operator", "open_id")
-        action = part_at(event, "event", "action")
-        value = part_at(action, "value")
+        value = part_at(event, "event", "action", "value")
         id, machine_id = text_at(value, "id"), text_at(value, "machine")
         event_id = text_at(event, "header", "event_id") or secrets.token_hex(8)
         facts = await self._hub.store.tap_facts(event_id, machine_id, id)
@@ -111,8 +110,21 @@ class Taps:
             )
         if not facts.is_new:  # sent is only what the store has
             return self._sent_to(machine) if facts.is_carried else self._again()
+        return await self._tap_card(machine, facts, event, event_id, began)
+
+    async def _tap_card(
+        self,
+        machine: Machine,
+        facts: TapFacts,
+        event: dict[str, Any],
+        event_id: str,
+        began: float,
+    ) -> tuple[str, dict[str, Any]]:
+        """A tap of the machine's owner that is new."""
+        sent, location, who = facts.card, facts.location, machine.owner
+        action = part_at(event, "event", "action")
+        value = part_at(action, "value")
         message_id = text_at(event, "event", "context", "open_message_id")
-        location = facts.location
         if sent is None or sent.shared:
             given = value, message_id, who
             return await self._tap_shared(machine, location, given, began, event_id)
@@ -120,7 +132,7 @@ class Taps:
         can = location.can if location is not None else ()
         refusal = unfit(sent, value, message_id) or _other(sent, answer, can)
         if refusal:
-            self._refused(machine, id, answer.action, who)
+            self._refused(machine, sent.ask.id, answer.action, who)
             return "refused", self._toast("error", refusal)
         if is_changed(sent.ask, answer, action):
             return "refused", self._toast("warning", CHANGED)

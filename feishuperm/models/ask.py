@@ -185,6 +185,16 @@ class Ask(NamedTuple):
         )  # fmt: skip
 
 
+def _second(
+    ask: Ask, offers: Sequence[Offer], yes: list[Offer], no: list[Offer]
+) -> list[Offer]:
+    """The second row: what lasts beside what stops, where a call is judged."""
+    if ask.kind in ("plan", "question"):
+        return []
+    lasting = [] if ask.dangers else [o for o in offers if o.look == FOREVER]
+    return [*yes, *lasting, *no]
+
+
 class Layout:
     """Where the buttons of an ask stand: what lets it happen left, refusals right."""
 
@@ -198,13 +208,12 @@ class Layout:
         edited = {field.name for field in ask.fields if field.edits}
         self.edit = next((o for o in offers if edited.intersection(o.fields)), None)
         rest = [o for o in offers if o not in (self.choice, self.edit)]
-        yes = [o for o in rest if o.look == YES]
-        no = [o for o in rest if not o.grants]
         # One question is answered by its options: nothing competes with them.
-        self.first = [] if self.choice else [*yes[:1], *no[:1]]
-        lasting = [] if ask.dangers else [o for o in rest if o.look == FOREVER]
-        is_alone = self.choice or ask.kind in ("plan", "question")
-        self.second = [] if is_alone else [*yes[1:], *lasting, *no[1:]]
+        beside = [] if self.choice else rest
+        yes = [o for o in beside if o.look == YES]
+        no = [o for o in beside if not o.grants]
+        self.first = [*yes[:1], *no[:1]]
+        self.second = _second(ask, beside, [*yes[1:]], [*no[1:]])
         self.folded = [o for o in rest if o not in (*self.first, *self.second)]
         # Those whose fields are wanted at once.
         self.filled = [o for o in self.first if o.needs or o.words]

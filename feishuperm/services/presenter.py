@@ -223,6 +223,11 @@ class Presenter:
             return self._test(ask)
         if any(visible(field.value) != field.value for field in fields if field.edits):
             ask = ask.without_edit()  # a field would not show what is there
+        return self._with_grants(ask, request, payload)
+
+    def _with_grants(self, ask: Ask, request: Request, payload: AskPayload) -> Ask:
+        """The ask of a pending request with the rule and the passes it may make."""
+        kind = KINDS[request.kind]
         if not request.waits():
             return _without_passes(ask)
         if any(row.writes_rule for row in kind.actions):

@@ -31,7 +31,7 @@ from feishuperm.models.names import (
     SUPERVISOR_PROGRAM,
 )
 from feishuperm.setup import steps
-from feishuperm.wire import KINDS
+from feishuperm.wire import HOOK_PURPOSES
 
 HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
 REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
@@ -39,7 +39,7 @@ REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
 EVENT_TIMEOUT = int(DEFAULT_TIMEOUT) + REVIEW_SLACK
 CALL_TIMEOUT = 20  # for a look before a tool call; it takes milliseconds
 END_TIMEOUT = 5  # to tell that a session is over; the client waits 1.5 s at most
-# What each kind of `wire.KINDS` is asked by: event, matcher and seconds, 0 for those
+# What each kind of `wire.HOOK_PURPOSES` is asked by: event, matcher and seconds, 0 for those
 # that a person has.
 KIND_EVENTS: dict[str, tuple[tuple[str, str, int], ...]] = {
     "next": (
@@ -96,8 +96,8 @@ def registrations(
     """
     asks = "PermissionRequest"
     rows = [Registration(asks, "*", HOOK_PROGRAM, timeout + HOOK_SLACK, exactly)]
-    kinds = [name for name in events if name in KINDS]
-    plain = [name for name in events if name not in (asks, *KINDS)]
+    kinds = [name for name in events if name in HOOK_PURPOSES]
+    plain = [name for name in events if name not in (asks, *HOOK_PURPOSES)]
     rows += [Registration(event, "", HOOK_PROGRAM, EVENT_TIMEOUT) for event in plain]
     rows += [
         Registration(event, matcher, HOOK_PROGRAM, limit or rows[0].timeout, kind=kind)
@@ -118,7 +118,7 @@ def registrations(
 def kind_in(command: object) -> str:
     """The one kind that our hook command is for; empty: for everything."""
     word = unguarded(command).rpartition(" ")[2] if isinstance(command, str) else ""
-    return word if word in KINDS else ""
+    return word if word in HOOK_PURPOSES else ""
 
 
 def guarded(program: str, kind: str = "") -> str:

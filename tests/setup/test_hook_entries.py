@@ -321,8 +321,8 @@ def test_next_waits_in_the_background_beside_any_other_entry() -> None:
 
 
 def test_every_kind_of_a_hook_has_entries() -> None:
-    assert set(KIND_EVENTS) == set(wire.KINDS) <= set(KINDS)
-    assert [[kind] for kind in wire.KINDS] == list(loader.HOOK_ARGUMENTS[1:])
+    assert set(KIND_EVENTS) == set(wire.HOOK_PURPOSES) <= set(KINDS)
+    assert [[kind] for kind in wire.HOOK_PURPOSES] == list(loader.HOOK_ARGUMENTS[1:])
 
 
 def test_entry_for_everything_does_the_work_of_a_kind() -> None:

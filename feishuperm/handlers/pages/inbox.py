@@ -140,13 +140,13 @@ def _whole_call(ask: Ask) -> list[str]:
     kind, lines = KINDS[ask.kind], [block.text for block in ask.blocks]
     if not kind.of_a_call or kind.noun or ask.dangers or ask.partial or ask.masked:
         return []
-    fit = all(
-        row.kind in FITTING and row.text.strip() and "\n" not in row.text
-        for row in ask.blocks
-    )
     # Chinese letters take two places.
     columns = sum(1 + (east_asian_width(one) in "WF") for one in "".join(lines))
-    return lines if fit and columns <= ROW_COLUMNS else []
+    return lines if all(map(_fits, ask.blocks)) and columns <= ROW_COLUMNS else []
+
+
+def _fits(block: Block) -> bool:
+    return block.kind in FITTING and bool(block.text.strip()) and "\n" not in block.text
 
 
 def _row_buttons(ask: Ask, links: Links, whole: list[str]) -> str:

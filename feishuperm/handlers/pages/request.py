@@ -208,6 +208,12 @@ def subject(ask: Ask, asked_below: bool = False) -> Iterator[str]:
     """
     lines = "".join(f'<p class="danger">{shown(line)}</p>' for line in ask.dangers)
     yield f'<div role="alert">{lines}</div>' if lines else ""
+    yield from _blocks(ask, asked_below)
+    words = said(ask.language, "Claude said: {what}", what=ask.why) if ask.why else ""
+    yield f'<p class="why"{"" if words else " hidden"}>{words}</p>'
+
+
+def _blocks(ask: Ask, asked_below: bool) -> Iterator[str]:
     for place, block in enumerate(ask.blocks):
         if ask.cut and place == CUT_FIRST:
             left_out = said(
@@ -218,8 +224,6 @@ def subject(ask: Ask, asked_below: bool = False) -> Iterator[str]:
             yield from _block(ask, block)
     if not ask.blocks and not asked_below:
         yield f'<p class="muted">{shown(ask.empty)}</p>'
-    words = said(ask.language, "Claude said: {what}", what=ask.why) if ask.why else ""
-    yield f'<p class="why"{"" if words else " hidden"}>{words}</p>'
 
 
 def _whole(ask: Ask, link: str) -> str:
