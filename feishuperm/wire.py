@@ -40,11 +40,7 @@ RETURN_SECONDS = 2 * RESTART_SECONDS
 NEWS = b" ASH"
 FLAGS = (b"", b"again", b"shown", b"held")
 DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
-HOOK_PURPOSES = (
-    "next",
-    "denied",
-    "form",
-)  # what a hook may be for, and for nothing else
+HOOK_PURPOSES = ("next", "denied", "form")  # a hook may be for one of them alone
 MARK = b".retry"  # beside the socket while a refused call may run after all
 
 # Each agent that runs the hooks of Claude Code's settings, with what tells it: its

@@ -39,7 +39,7 @@ REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
 EVENT_TIMEOUT = int(DEFAULT_TIMEOUT) + REVIEW_SLACK
 CALL_TIMEOUT = 20  # for a look before a tool call; it takes milliseconds
 END_TIMEOUT = 5  # to tell that a session is over; the client waits 1.5 s at most
-# What each kind of `wire.HOOK_PURPOSES` is asked by: event, matcher and seconds, 0 for those
+# What each of `wire.HOOK_PURPOSES` is asked by: event, matcher and seconds, 0 for those
 # that a person has.
 KIND_EVENTS: dict[str, tuple[tuple[str, str, int], ...]] = {
     "next": (
