@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from feishuperm.app.api import AppApi, Result
-from feishuperm.app.cards import Mark, button, escalate
+from feishuperm.app.cards import Mark, answer_button, button, escalate
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import is_nonce, toast
 from feishuperm.lib.display import one_line
@@ -30,7 +30,7 @@ from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
 from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED
 
 GATHER_SECONDS = 0.5  # for more rows, before the card leaves or changes
-MOST_ROWS = 16  # a card may hold 200 elements and 30 kB; a row takes nine, and 2 kB
+MOST_ROWS = 12  # a card may hold 200 elements and 30 kB; a row takes nine, and 2.4 kB
 WORDS = 200  # characters of a request
 DANGERS = 120  # characters about what is dangerous in it
 NAME, NAMED = 40, 3  # characters of what was left out, and how many are named
@@ -262,10 +262,10 @@ class Burst:
             parts = (done, result, one_line(row.words(), WORDS))
             return [note(" · ".join(filter(None, parts)))]
         mark = Mark(row.ask.id, row.ask.digest, self.nonce, self.machine)
-        buttons = [[button(o.label, o.look, mark, o.name)] for o in row.offers()]
+        buttons = [[answer_button(offer, row.ask, mark)] for offer in row.offers()]
         dangers = one_line("；".join(row.ask.dangers), DANGERS)
         red = [div(dangers, text_color="red")] if dangers else []
-        return [div(row.words()), *red, *([columns(buttons)] if buttons else [])]
+        return [*red, div(row.words()), *([columns(buttons)] if buttons else [])]
 
     def _all_elements(self) -> list[dict[str, Any]]:
         waiting = self._waiting()

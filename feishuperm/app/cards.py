@@ -360,6 +360,12 @@ def _confirm(offer: Offer, ask: Ask) -> Element:
     return {"confirm": {"title": title, "text": plain(words)}} if words else {}
 
 
+def answer_button(offer: Offer, ask: Ask, mark: Mark) -> Element:
+    """A button that answers; what is dangerous is not the obvious choice."""
+    look = WHILE if ask.dangers and offer.look == YES else offer.look
+    return {**button(offer.label, look, mark, offer.name), **_confirm(offer, ask)}
+
+
 def button(label: str, look: str, mark: Mark, action: str) -> Element:
     return callback_button(label, STYLES.get(look, "default"), mark.value(action))
 

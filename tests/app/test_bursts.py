@@ -129,6 +129,22 @@ def test_all_yes_never_covers_a_danger_and_says_what_it_left_out(bench: Bench) -
     assert answered(bench)[-1] == ("9-00000009", "allow")
 
 
+def test_dangerous_row_is_red_above_its_command_and_asks_once_more(
+    bench: Bench,
+) -> None:
+    fill(bench)
+    made = bench.asks[id_of(8)]
+    bench.announce(made._replace(id="9-00000009", digest="d9", dangers=("deletes",)))
+    bench.turn(1)
+    elements = bench.api.cards[BURST]["body"]["elements"]
+    (place,) = (n for n, e in enumerate(elements) if "deletes" in str(e))
+    row, buttons = elements[place + 1 : place + 3]
+    assert elements[place]["text"]["text_color"] == "red" and "npm" in str(row)
+    allow, deny = (column["elements"][0] for column in buttons["columns"])
+    assert allow["type"] == "default" and "confirm" in allow
+    assert "confirm" not in deny
+
+
 def test_full_card_of_dangers_still_fits(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     for number in range(5 + MOST_ROWS):
