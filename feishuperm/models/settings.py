@@ -91,6 +91,11 @@ def _webhook(value: str) -> str:
     return _checked(_url(value), not look_alikes)
 
 
+def _delay(value: str) -> int:
+    """Seconds; release 0.2.0 knew `auto`, which held a card about so long."""
+    return 15 if value == "auto" else _number(0, 86400)(value)
+
+
 def _number(low: int, high: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
         number = int(_checked(value, value.isascii() and value.isdigit()))
@@ -228,9 +233,7 @@ class Settings:
     # Seconds that reading a request, or the hold button, may stop the clock
     permission_hold = _row("0", _number(0, 86400), msg("whole seconds from 0 to 86400"))
     # Seconds before the card; none is sent if the terminal answered
-    permission_notify_delay = _row(
-        "0", _number(0, 86400), msg("whole seconds from 0 to 86400")
-    )
+    permission_notify_delay = _row("0", _delay, msg("whole seconds from 0 to 86400"))
     # Where a request may be answered; empty: wherever that is set up
     feishuperm_surfaces = _row(
         "", _names(*SURFACES), msg("a comma list of {}", ", ".join(SURFACES))
