@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
 
 from feishuperm.app.cards import confirm_words
 from feishuperm.app.store import OpenCard
+from feishuperm.lib.task import Later, pause
 from feishuperm.messages import msg
 from feishuperm.models.ask import (
     FOREVER,
@@ -26,6 +27,7 @@ from feishuperm.models.ask import (
     Field,
     Offer,
 )
+from feishuperm.models.fields import text_at
 from feishuperm.models.names import NOT_OFFERED
 
 # A word for a button -> how that button looks; the same words in every kind.
@@ -53,6 +55,9 @@ MUTE_SECONDS, MOST_SECONDS = 3600, 7 * 86400
 ALWAYS_SECONDS = 120.0  # between "always" and its second word
 MAX_ALWAYS = 1_000  # first words that are remembered
 LISTED = 10  # requests of a list
+# Before each look for the card that a text is a reply to: Feishu may have to be asked
+# again which message that is.
+LOOKS = (0.0, 0.5, 0.5, 1.0, 2.0, 4.0)
 UNCLEAR = msg("That is not clear. Reply 1-4, allow, deny [reason] or interrupt.")
 ONCE_MORE = msg(
     "This rule would be written:\n{rules}\nReply “always” once more to write it."
@@ -181,16 +186,48 @@ class Replies:
     """Texts below cards; what lasts has to be said twice."""
 
     def __init__(
-        self, say: Callable[..., str], clock: Callable[[], float], surface: str
+        self,
+        say: Callable[..., str],
+        surface: str,
+        find: Callable[[str], Awaitable[OpenCard | None]],
+        later: Later,
+        clock: Callable[[], float],
     ) -> None:
         self._say = say
-        self._clock = clock
         self._surface = surface
+        self._find = find  # a card by its message
+        self._later = later
+        self._clock = clock
         self._always: dict[tuple[str, str], tuple[str, float]] = {}  # said once
 
     def forget(self, id: str, machine: str = "") -> None:
         """A request has ended."""
         self._always.pop((machine, id), None)
+
+    async def card_above(
+        self, message: dict[str, Any], is_leaving: Callable[[], Awaitable[bool]]
+    ) -> OpenCard | None:
+        """The card that a text is a reply to.
+
+        Feishu shows a card before it answers which message that is, and a person can be
+        faster than the answer.  So an unknown message is looked for again: once in any
+        case, it may be a card of another gateway, then while a card is on its way.
+        """
+        ids = [text_at(message, key) for key in ("parent_id", "root_id")]
+        may_come = any(ids)
+        for seconds in LOOKS:
+            if seconds:
+                await pause(self._later, seconds)
+                may_come = await is_leaving()  # first: the id may come in between
+            for id in filter(None, ids):
+                card = await self._find(id)
+                if card is not None:
+                    if seconds:  # written before anything was told of this card
+                        self.forget(card.ask.id, card.machine)
+                    return card
+            if not may_come:
+                break
+        return None
 
     def read(self, card: OpenCard, said: str, who: str) -> Answer | str:
         """The answer that a text below a card is, or what to say to it."""

@@ -36,12 +36,13 @@ from feishuperm.app.api import (
 )
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
+from feishuperm.lib.task import Later
 from feishuperm.messages import msg
 from feishuperm.models.fields import list_at, part_at, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from feishuperm.channels.base import Announcement, Later
+    from feishuperm.channels.base import Announcement
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 

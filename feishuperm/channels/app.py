@@ -68,7 +68,6 @@ from feishuperm.channels.base import (
     Announcement,
     ApprovalsPort,
     Channel,
-    Later,
     gone,
     keep_last,
 )
@@ -77,7 +76,7 @@ from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.feishu import CHANGED, build_notice_card
 from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.lib.log import log
-from feishuperm.lib.task import at_once
+from feishuperm.lib.task import Later, at_once, run
 from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import (
@@ -106,7 +105,6 @@ REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
 STAND_IN_SECONDS = 8.0  # for a card to leave, where another channel could show it
 EXAMINE_SECONDS = 3600.0  # between two looks at the app because nobody answered
 REPAIR_SECONDS = 60.0  # the same while it is known that nobody can
-TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to
 URGE_SECONDS = 30.0
 HELP = msg(
     "Reply to a card: 1-4, allow, always, deny [reason], interrupt, or the answer "
@@ -141,8 +139,8 @@ class CardStore:
         self.muted_until = 0.0  # wall clock
         self._load()
 
-    def by_message(self, message_id: str) -> OpenCard | None:
-        """The card that a reply belongs to."""
+    async def by_message(self, message_id: str) -> OpenCard | None:
+        """The card that a reply belongs to; a gateway's store has to wait for it."""
         cards = self._cards.values()
         return next((card for card in cards if card.message_id == message_id), None)
 
@@ -254,7 +252,8 @@ class AppChannel(Channel):
         self._changes = Outbox(
             "app changes", RateLimit(CHANGE_LIMIT), on_loop, heard=heard
         )
-        self._replies = chat.Replies(self.say, clock, "message")
+        find = store.by_message
+        self._replies = chat.Replies(self.say, "message", find, later, clock)
         self._answered: dict[str, dict[str, Any]] = {}  # events, latest last
         # Where an ended request was shown, latest last: its card, or one of many.
         self._records: dict[str, OpenCard | Burst] = {}
@@ -770,27 +769,21 @@ class AppChannel(Channel):
         owners = self.people.owners
         if kind != "user" or who not in owners or is_old(message, self._wall()):
             return {}
-        respond = partial(self._respond, message, said_in(message), who)
-        elsewhere = text_at(message, "parent_id") and not self._replied_to(message)
-        if elsewhere and any(not card.message_id for card in self.store.all()):
-            self.later(TEXT_SECONDS, respond)  # the card may be leaving now
-        else:
-            respond()
+        run(self._respond(message, said_in(message), who), _raise)
         return {}
 
-    def _respond(self, message: dict[str, Any], said: str, who: str) -> None:
+    async def _respond(self, message: dict[str, Any], said: str, who: str) -> None:
         """Tell below a text what it led to; most texts in a group are for others."""
-        card = self._replied_to(message)
+        card = await self._replies.card_above(message, self._is_leaving)
         in_group = text_at(message, "chat_type") == "group"
         if in_group and card is None and not chat.MENTION.search(said):
             return
         answer = self._answer_text(message, card, said, who) if said else self.say(HELP)
         self._tell(text_at(message, "message_id"), answer)
 
-    def _replied_to(self, message: dict[str, Any]) -> OpenCard | None:
-        ids = (text_at(message, key) for key in ("parent_id", "root_id"))
-        cards = (self.store.by_message(id) for id in ids if id)
-        return next((card for card in cards if card is not None), None)
+    async def _is_leaving(self) -> bool:
+        bursts = any(not burst.message_id for burst in self._bursts)
+        return bursts or any(not card.message_id for card in self.store.all())
 
     def _answer_text(
         self, message: dict[str, Any], card: OpenCard | None, said: str, who: str
@@ -865,6 +858,10 @@ class AppChannel(Channel):
     def _name(self, who: str) -> str:
         """A person as a card names them: by the end of their id, if nothing better."""
         return self._health.names.get(who) or (f"…{who[-6:]}" if who else "")
+
+
+def _raise(error: Exception) -> None:
+    raise error  # the loop reports it
 
 
 def _nonce() -> str:

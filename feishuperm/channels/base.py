@@ -21,8 +21,6 @@ from feishuperm.lib.log import HIDDEN
 from feishuperm.messages import msg, text
 from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
 
-Later = Callable[[float, Callable[[], None]], object]
-
 NO_CONTENT = msg("The card shows no content: open the page to see it and decide")
 NOT_UNDONE = msg("The rule was not undone; see feishuperm log.")
 GONE = (

@@ -34,7 +34,6 @@ from feishuperm.channels.base import (
     Announcement,
     ApprovalsPort,
     Channel,
-    Later,
     gone,
     keep_last,
 )
@@ -42,6 +41,7 @@ from feishuperm.errors import FeishupermError, FileError, PayloadError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.lib.log import log
+from feishuperm.lib.task import Later
 from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import (

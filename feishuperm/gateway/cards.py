@@ -60,7 +60,7 @@ from feishuperm.gateway.store import (
     remember,
 )
 from feishuperm.lib.log import log
-from feishuperm.lib.task import Promise, run
+from feishuperm.lib.task import Promise, pause, run
 from feishuperm.messages import msg, text
 from feishuperm.models.ask import Ask, Outcome, fit, to_plain
 
@@ -261,6 +261,16 @@ class Cards:
         if leaving.ended is not None:
             await self.settle(sent.machine, *leaving.ended)
 
+    async def is_leaving(self, machine: str) -> bool:
+        """Whether a card of a machine's is on its way, as far as it is known here.
+
+        One of many is in the store once it is out, any other before it leaves.
+        """
+        if any(key[0] == machine for key in self._leaving):
+            return True
+        kept = await self._store.cards_of(machine)
+        return any(not card.message_id for card in kept)
+
     async def _note_sent(self, sent: OpenCard) -> bool:
         """Keep what is known of a card, unless its request has ended."""
         if await self._store.card(sent.machine, sent.ask.id) is None:
@@ -457,7 +467,7 @@ class Cards:
                 result = await self._draw(sent, *drawn)
                 if result.message == TOO_MANY:
                     drawn = None
-                    await self._pause(AGAIN_MOST)
+                    await pause(self.later, AGAIN_MOST)
         except (LookupError, ValueError) as error:
             _report(error)  # nobody can show it; it is over all the same
         await self._end(key)
@@ -502,7 +512,7 @@ class Cards:
         """Make a card the record of how its request ended, after the tap's answer."""
         record = settled_card(sent.ask, outcome, who)
         call = partial(self.api.update, sent.message_id, record)
-        await self._pause(AFTER_ANSWER)
+        await pause(self.later, AFTER_ANSWER)
         return await self._change(sent.message_id, call, RECORD_SECONDS)
 
     # Other messages.
@@ -544,11 +554,6 @@ class Cards:
         self._changes.add(job)
         return done
 
-    def _pause(self, seconds: float) -> Promise[None]:
-        over = Promise[None]()
-        self.later(seconds, partial(over.resolve, None))
-        return over
-
     def _go(self, steps: Callable[..., Any], *parts: Any) -> None:
         run(steps(*parts), _report)
 
@@ -556,13 +561,13 @@ class Cards:
         self, step: Callable[..., Coroutine[Any, None, T]], *parts: Any
     ) -> T:
         """Take a step, again and again while the store does not answer."""
-        pause = AGAIN_SECONDS
+        seconds = AGAIN_SECONDS
         while True:
             try:
                 return await step(*parts)
             except StoreDown:
-                await self._pause(pause)
-                pause = min(2 * pause, AGAIN_MOST)
+                await pause(self.later, seconds)
+                seconds = min(2 * seconds, AGAIN_MOST)
 
 
 def sent_key(sent: OpenCard) -> tuple[str, str]:

@@ -58,7 +58,8 @@ class Inbound:
         self._hub = hub
         self.say = hub.say
         self._language = hub.language
-        self._replies = chat.Replies(hub.say, hub.clock, "gateway")
+        find = hub.store.card_of_message
+        self._replies = chat.Replies(hub.say, "gateway", find, hub.later, hub.clock)
 
     def deliver(self, delivery: Any, answer: Callable[[dict[str, Any]], bool]) -> None:
         """A message of the platform; taps are answered when they are carried."""
@@ -180,12 +181,18 @@ class Inbound:
             rows = await self._hub.listing(who)
             self._hub.cards.send(who, machines_card(rows, self._language))
             return ""
-        for key in ("parent_id", "root_id"):
-            parent = text_at(message, key)
-            sent = await self._hub.store.card_of_message(parent) if parent else None
-            if sent is not None:
-                return await self._reply_to(sent, said, who)
+        is_leaving = partial(self._is_leaving, who)
+        sent = await self._replies.card_above(message, is_leaving)
+        if sent is not None:
+            return await self._reply_to(sent, said, who)
         return await self._obey(said, who)
+
+    async def _is_leaving(self, who: str) -> bool:
+        """Whether a card is on its way to somebody."""
+        for machine in await self._machines_of(who):
+            if await self._hub.cards.is_leaving(machine.id):
+                return True
+        return False
 
     async def _reply_to(self, sent: OpenCard, said: str, who: str) -> str:
         """A text below a card is an answer, if it can be read as one."""

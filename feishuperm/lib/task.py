@@ -8,9 +8,11 @@ calls `resolve()`.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+Later = Callable[[float, Callable[[], None]], object]
 
 
 class Promise(Generic[T]):
@@ -47,6 +49,13 @@ class Promise(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[no-any-return]
+
+
+def pause(later: Later, seconds: float) -> Promise[None]:
+    """Wait so long, by the timers that are given."""
+    over = Promise[None]()
+    later(seconds, partial(over.resolve, None))
+    return over
 
 
 async def together(steps: Sequence[Coroutine[Any, None, T]]) -> list[T]:

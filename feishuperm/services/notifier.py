@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from feishuperm.channels.base import Announcement, Channel, Later, bare_ask
+from feishuperm.channels.base import Announcement, Channel, bare_ask
 from feishuperm.lib.log import log
+from feishuperm.lib.task import Later
 from feishuperm.models.ask import Notice, Outcome
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request

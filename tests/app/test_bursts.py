@@ -243,6 +243,15 @@ def test_words_below_a_card_of_many_answer_none_of_them(bench: Bench) -> None:
     assert bench.answers == []
 
 
+def test_reply_before_the_card_of_many_has_an_id_is_asked_to_tap(bench: Bench) -> None:
+    words = ["批准"]
+    bench.api.while_sending = lambda: words and bench.say(words.pop(), BURST)
+    fill(bench)
+    bench.turn(1)
+    assert ["多个请求" in text for _, text in bench.api.texts] == [True]
+    assert bench.answers == []
+
+
 def test_full_card_is_followed_by_another_and_both_take_taps(bench: Bench) -> None:
     fill(bench, 6, 6 + MOST_ROWS)
     assert len(bench.api.cards) == 7

@@ -12,6 +12,7 @@ from feishuperm.app.store import OpenCard, lock_app
 from feishuperm.channels import app
 from feishuperm.channels.app import BLOCK, CardStore
 from feishuperm.errors import UsageError
+from feishuperm.lib.task import at_once
 from tests.services.test_presenter import brief
 
 ASK = brief(command="npm test")
@@ -37,7 +38,7 @@ def test_cards_and_silence_survive_a_restart(tmp_path: Path) -> None:
     cards.mute(5.5)
     again = CardStore(at(tmp_path))
     assert again.all() == [shown()] and again.muted_until == 5.5
-    assert again.get("1-00000001") == again.by_message("om_1") == shown()
+    assert again.get("1-00000001") == at_once(again.by_message("om_1")) == shown()
     again.drop("1-00000001")
     assert CardStore(at(tmp_path)).all() == []
 

@@ -49,6 +49,21 @@ def test_reply_to_a_card_that_is_just_leaving_waits_for_its_id(bench: Bench) -> 
     assert [answer.action for answer in bench.answers] == ["allow"]
 
 
+def test_always_counts_only_after_the_rule_was_shown(bench: Bench) -> None:
+    """Two words that both waited for the id of their card are one."""
+
+    def reply() -> None:
+        bench.say("always", CARD)
+        bench.say("always", CARD)
+
+    bench.api.while_sending = reply
+    bench.bring()
+    bench.turn(1)
+    assert len(bench.api.texts) == 2 and bench.answers == []
+    bench.say("always", CARD)
+    assert [answer.action for answer in bench.answers] == ["always"]
+
+
 def test_always_in_words_shows_the_rule_first_and_counts_the_second_time(
     bench: Bench,
 ) -> None:
@@ -108,7 +123,9 @@ def test_words_to_a_message_that_is_over_are_told_so(bench: Bench) -> None:
     bench.bring()
     bench.tap(CARD, "allow")
     bench.turn(1)
-    assert "结束" in bench.say("批准", CARD)
+    bench.say("批准", CARD)
+    bench.turn(1)
+    assert "结束" in bench.api.texts[-1][1]
     assert len(bench.answers) == 1
 
 
@@ -213,7 +230,7 @@ def test_granting_word_below_a_card_that_shows_not_all_is_refused(
     bench: Bench,
 ) -> None:
     bench.bring()
-    card = bench.channel.store.by_message(CARD)
+    card = bench.channel.store.get(ID)
     assert card is not None
     bench.channel.store.put(card._replace(grants=False))
     assert bench.say("批准", CARD) != "done allow"

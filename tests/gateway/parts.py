@@ -52,13 +52,18 @@ class FakeApi:
         self.sent: list[tuple[str, dict[str, Any], str]] = []
         self.updates: list[tuple[str, dict[str, Any]]] = []
         self.replies: list[tuple[str, dict[str, Any]]] = []
-        self.fails = False
+        self.fails = self.is_busy = False
+        self.while_sending: Callable[[], object] = lambda: None
 
     def send(self, receiver: str, card: Any, uuid: str, kind: str = "") -> Result:
         if self.fails:
             return Result(False, 230013, "not available")
+        if self.is_busy:
+            return Result(False, 1, "busy", retry=True)
         self.sent.append((receiver, card, uuid))
-        return Result(True, 0, "", data={"message_id": f"om_{len(self.sent)}"})
+        message_id = f"om_{len(self.sent)}"
+        self.while_sending()
+        return Result(True, 0, "", data={"message_id": message_id})
 
     def update(self, message_id: str, card: Any) -> Result:
         self.updates.append((message_id, card))

@@ -12,7 +12,16 @@ import pytest
 from feishuperm.gateway.inbound import PROBLEM, SecondConnection
 from feishuperm.gateway.store import FileStore
 from feishuperm.models.ask import Outcome, Receipt, to_plain
-from tests.gateway.parts import OTHER, OWNER, Bench, Clock, FakeWire, collect, done
+from tests.gateway.parts import (
+    OTHER,
+    OWNER,
+    Bench,
+    Clock,
+    FakeWire,
+    collect,
+    done,
+    shared,
+)
 
 NUMBERS = itertools.count()
 
@@ -28,7 +37,7 @@ def made(tmp_path: Path, owners: frozenset[str] = frozenset()) -> Bench:
     return Bench(store, clock, owners)
 
 
-def say(
+def write(
     bench: Bench, words: str, who: str = OWNER, parent: str = "", id: str = "",
     moment: str | None = None,
 ) -> None:  # fmt: skip
@@ -44,6 +53,10 @@ def say(
                   "sender": {"sender_type": "user", "sender_id": {"open_id": who}}},
     }  # fmt: skip
     bench.feishu.deliver(Delivery(json.dumps(event).encode()), lambda reply: True)
+
+
+def say(bench: Bench, words: str, who: str = OWNER, **more: Any) -> None:
+    write(bench, words, who, **more)
     bench.pump()
 
 
@@ -233,6 +246,57 @@ def test_text_below_a_card_answers_it(bench: Bench) -> None:
     )
     bench.pump()
     assert last_reply(bench) == "已批准运行"
+
+
+# A person can be faster than Feishu's answer that tells which message a card is.
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_reply_that_is_faster_than_the_id_of_its_card_answers_it(
+    tmp_path: Path, clock: Clock, place: int
+) -> None:
+    """Also at the replica that does not send the card."""
+    both = [Bench(store, clock) for store in shared(tmp_path / "e", clock)]
+    wire = both[0].wire(both[0].enrol())
+    both[0].api.while_sending = lambda: write(both[place], "批准", parent="om_1")
+    both[0].ask(wire)
+    (carried,) = wire.got("tap")
+    assert carried["answer"]["action"] == "allow"
+    assert both[place].api.replies == []
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_reply_waits_while_feishu_does_not_tell_the_id_of_a_card(
+    tmp_path: Path, clock: Clock, place: int
+) -> None:
+    both = [Bench(store, clock) for store in shared(tmp_path / "e", clock)]
+    wire = both[0].wire(both[0].enrol())
+    both[0].api.is_busy = True
+    both[0].ask(wire)
+    write(both[place], "批准", parent="om_1")
+    clock.turn(6)
+    both[0].api.is_busy = False
+    assert wire.got("tap") == [] and both[place].api.replies == []
+    both[0].pump()
+    assert len(wire.got("tap")) == 1
+
+
+def test_reply_to_something_else_waits_for_a_card_that_leaves_but_not_for_ever(
+    bench: Bench,
+) -> None:
+    bench.api.is_busy = True
+    bench.ask(bench.wire(bench.enrol()))
+    say(bench, "help", parent="om_other")
+    assert bench.api.replies == []
+    bench.clock.turn(10)
+    bench.pump()
+    assert "机器" in last_reply(bench)
+
+
+def test_reply_to_nothing_known_is_a_command_a_moment_later(bench: Bench) -> None:
+    bench.ask(bench.wire(bench.enrol()))
+    say(bench, "help", parent="om_other")
+    assert "机器" in last_reply(bench)
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"header": 1}', b"\xff"])

@@ -30,7 +30,7 @@ from tests.gateway.parts import (
     make_ask,
     shared,
 )
-from tests.gateway.test_inbound import say, tap
+from tests.gateway.test_inbound import say, tap, write
 
 
 @pytest.fixture
@@ -430,6 +430,25 @@ def test_reply_below_a_card_of_many_is_asked_to_tap(pair: Pair) -> None:
     burst(pair)
     say(pair.bench, "批准", parent="om_6")
     assert "多个请求" in replies(pair.bench)[-1] and pair.answers == []
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_reply_that_is_faster_than_the_id_of_a_card_of_many_is_asked_to_tap(
+    tmp_path: Path, clock: Clock, place: int
+) -> None:
+    both = [Bench(store, clock) for store in shared(tmp_path / "e", clock)]
+    api = both[0].api
+
+    def reply() -> None:
+        if len(api.sent) == 6:
+            write(both[place], "批准", parent="om_6")
+
+    api.while_sending = reply
+    pair = Pair(both[0])
+    burst(pair)
+    both[place].pump()
+    (said,) = replies(both[place])
+    assert "多个请求" in said and pair.answers == []
 
 
 def test_one_machine_makes_no_burst_of_anothers(bench: Bench) -> None:
