@@ -99,8 +99,7 @@ class Taps:
         event_id = text_at(event, "header", "event_id") or secrets.token_hex(8)
         facts = await self._hub.store.tap_facts(event_id, machine_id, id)
         machine, sent = facts.machine, facts.card
-        is_all = text_at(value, "action") in (ALL_YES, ALL_NO)
-        if machine is None or (sent is None and not is_all):
+        if machine is None or (sent is None and not self._may_share(machine, value)):
             return "ended", self._toast("warning", INVALID)
         if who != machine.owner:
             self._refused(machine, id, text_at(value, "action"), who)
@@ -138,6 +137,11 @@ class Taps:
             return "refused", self._toast("warning", CHANGED)
         return await self.carry(machine, location, sent, answer, began, event_id)
 
+    def _may_share(self, machine: Machine, value: dict[str, Any]) -> bool:
+        """Whether a tap on no card that is known may be on one of many."""
+        is_all = text_at(value, "action") in (ALL_YES, ALL_NO)
+        return is_all or self._hub.cards.leaving_burst(machine.id, value) is not None
+
     def _again(self) -> tuple[str, dict[str, Any]]:
         return "again", self._toast("warning", msg("Please tap again"))
 
@@ -154,13 +158,16 @@ class Taps:
     ) -> tuple[str, dict[str, Any]]:
         """A tap on a card of many: one of its rows, or all that it shows."""
         value, message_id, who = given
-        own = await self._hub.store.cards_of(machine.id)
-        cards = [card for card in own if card.shared and card.message_id == message_id]
-        if not cards:
-            return "ended", self._toast("warning", INVALID)
+        burst = self._hub.cards.leaving_burst(machine.id, value)
+        if burst is None:
+            own = await self._hub.store.cards_of(machine.id)
+            rows = [card for card in own if card.shared]
+            cards = [card for card in rows if card.message_id == message_id]
+            if not cards:
+                return "ended", self._toast("warning", INVALID)
+            burst = self._hub.cards.burst_of(cards)
         if location is None or not await self._hub.is_connected(location):
             return AWAY, self._away(machine, location)
-        burst = self._hub.cards.burst_of(cards)
         carry = partial(self._carry_rows, machine, began, event)
         reply = await burst.tap(value, who, "gateway", carry)
         kind = text_at(reply, "toast", "type")

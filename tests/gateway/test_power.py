@@ -432,6 +432,31 @@ def test_reply_below_a_card_of_many_is_asked_to_tap(pair: Pair) -> None:
     assert "多个请求" in replies(pair.bench)[-1] and pair.answers == []
 
 
+@pytest.mark.parametrize(
+    ("who", "place", "answers"),
+    [(OWNER, 0, 1), (OWNER, -1, 3), (OTHER, 0, 0), (OTHER, -1, 0)],
+)
+def test_tap_that_is_faster_than_the_id_of_a_card_of_many_counts(
+    pair: Pair, who: str, place: int, answers: int
+) -> None:
+    """The first row by itself, or all of them."""
+    bench, told = pair.bench, []
+
+    def tap_early() -> None:
+        if len(bench.api.sent) == 6:
+            value = values_of(bench.api.sent[-1][1])[place]
+            forged = {**value, "nonce": "x"}
+            told.extend((bench.tap(forged, who), bench.tap(value, who)))
+
+    bench.api.while_sending = tap_early
+    burst(pair)
+    (refused,), (reply,) = told
+    assert refused["toast"]["type"] in ("warning", "error")
+    assert (reply["toast"]["type"] == "success") == (answers > 0)
+    assert len(pair.answers) == answers
+    assert len(done(bench.store.cards_of("m-laptop"))) == 8 - answers
+
+
 @pytest.mark.parametrize("place", [0, 1])
 def test_reply_that_is_faster_than_the_id_of_a_card_of_many_is_asked_to_tap(
     tmp_path: Path, clock: Clock, place: int
