@@ -19,18 +19,18 @@ from functools import partial
 from typing import Any, Protocol
 
 from feishuperm.app.api import AppApi, Result
-from feishuperm.app.cards import Mark, button, escalate
+from feishuperm.app.cards import Mark, button, confirm, escalate
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import is_nonce, toast
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import card_frame, columns, div, note
 from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
+from feishuperm.models.ask import NO, WHILE, YES, Answer, Ask, Offer, Outcome, Receipt
 from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED
 
 GATHER_SECONDS = 0.5  # for more rows, before the card leaves or changes
-MOST_ROWS = 16  # a card may hold 200 elements and 30 kB; a row takes nine, and 2 kB
+MOST_ROWS = 14  # a card may hold 200 elements and 30 kB; a row takes 13, and 2 kB
 WORDS = 200  # characters of a request
 DANGERS = 120  # characters about what is dangerous in it
 NAME, NAMED = 40, 3  # characters of what was left out, and how many are named
@@ -262,7 +262,11 @@ class Burst:
             parts = (done, result, one_line(row.words(), WORDS))
             return [note(" · ".join(filter(None, parts)))]
         mark = Mark(row.ask.id, row.ask.digest, self.nonce, self.machine)
-        buttons = [[button(o.label, o.look, mark, o.name)] for o in row.offers()]
+        buttons = []
+        for offer in row.offers():
+            look = WHILE if offer.grants and row.ask.dangers else offer.look
+            drawn = button(offer.label, look, mark, offer.name)
+            buttons.append([{**drawn, **confirm(offer, row.ask)}])
         dangers = one_line("；".join(row.ask.dangers), DANGERS)
         red = [div(dangers, text_color="red")] if dangers else []
         return [div(row.words()), *red, *([columns(buttons)] if buttons else [])]
