@@ -285,7 +285,7 @@ class _Answers:
             drawn.update(
                 name=f"submit_{action}".replace(":", "_"), form_action_type="submit"
             )
-        return {**drawn, **(_confirm(offer, self._ask) if offer else {})}
+        return {**drawn, **(confirm(offer, self._ask) if offer else {})}
 
     def _inputs(self, *offers: Offer, left_out: int = 0) -> list[Element]:
         names = {name for offer in offers for name in offer.fields}
@@ -350,7 +350,7 @@ def confirm_words(offer: Offer, ask: Ask) -> str:
     return "\n".join(filter(None, (offer.confirm, *rules)))
 
 
-def _confirm(offer: Offer, ask: Ask) -> Element:
+def confirm(offer: Offer, ask: Ask) -> Element:
     """What has to be agreed to first, as a button has it."""
     words = confirm_words(offer, ask)
     if offer.grants and ask.dangers:
@@ -363,7 +363,7 @@ def _confirm(offer: Offer, ask: Ask) -> Element:
 def answer_button(offer: Offer, ask: Ask, mark: Mark) -> Element:
     """A button that answers; what is dangerous is not the obvious choice."""
     look = WHILE if ask.dangers and offer.look == YES else offer.look
-    return {**button(offer.label, look, mark, offer.name), **_confirm(offer, ask)}
+    return {**button(offer.label, look, mark, offer.name), **confirm(offer, ask)}
 
 
 def button(label: str, look: str, mark: Mark, action: str) -> Element:

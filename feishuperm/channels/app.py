@@ -568,12 +568,15 @@ class AppChannel(Channel):
     # Many requests at once.
 
     def _take_bursts_back(self) -> None:
-        """After a restart: cards that several requests share are bursts."""
+        """After a restart: cards that several requests share are bursts.
+
+        So is one of which a single row is left: it shows no more of it than it did.
+        """
         by_message: dict[str, list[OpenCard]] = {}
         for card in self.store.all():
             by_message.setdefault(card.message_id, []).append(card)
         for message_id, cards in by_message.items():
-            if len(cards) > 1 and message_id:
+            if message_id and (len(cards) > 1 or cards[0].shared):
                 burst = self._new_burst(cards[0].ask.session, cards[0].nonce)
                 burst.message_id = message_id
                 burst.restore([card.ask for card in cards])

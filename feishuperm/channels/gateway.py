@@ -48,6 +48,7 @@ from feishuperm.models.ask import (
     LARGEST,
     Answer,
     Ask,
+    Block,
     Notice,
     Outcome,
     Receipt,
@@ -62,6 +63,7 @@ from feishuperm.models.settings import url_host
 from feishuperm.protocol.machine import (
     CAN,
     EXTEND,
+    HEADLINE,
     LOGIN,
     PATH,
     PROTOCOLS,
@@ -270,6 +272,9 @@ class GatewayChannel(Channel):
         Nor to grant what lasts, unless the person lets it.
         """
         ask = ask.without_edit()._replace(hold=ask.hold and EXTEND in self._can)
+        if ask.what and HEADLINE not in self._can:
+            # Its cards have no headline, which may be all that names the file.
+            ask = ask._replace(blocks=(Block("text", "", ask.what), *ask.blocks))
         kind = KINDS.get(ask.kind)
         if self._grants or kind is None:
             return ask

@@ -62,12 +62,11 @@ SWEEP = 1000  # values in memory, or twice as many as last stayed, before ended 
 SEAL, SEAL_SIZE = "feishuperm bus v1", 64  # characters of a proof
 SEEN, CARRIED = "seen", "carried"  # what is known of an event
 
-OLD = {"HSET": 4, "HDEL": 3, "DEL": 2}  # parts of a line as 0.2.0 wrote it
-TEXT = (str, type(None))
+PARTS = {"HSET": 4, "HDEL": 3, "DEL": 2}  # of a line of the file, by its verb
 
 K = TypeVar("K")
 T = TypeVar("T")
-Line = tuple[str, str, Optional[str]]  # of the file: table, row, text or None
+Change = tuple[str, str, Optional[str]]  # table, row, text or None
 
 
 class StoreDown(FeishupermError):
@@ -489,8 +488,10 @@ class FileStore(Store):
 
     Tables are in the file, synced, before an operation returns and before any entry
     is heard; texts that end are only in memory.  A line of the file is a row and its
-    text, or null for a row that went.  The store is its own batch: nothing else happens
-    between its first step, done in memory at once, and the last.
+    text, or a row that went, in the words and names of Redis: 0.2.0 reads them too, and
+    would write a file of other lines again without them, every enrolment with them.
+    The store is its own batch: nothing else happens between its first step, done in
+    memory at once, and the last.
     """
 
     def __init__(
@@ -502,10 +503,11 @@ class FileStore(Store):
     ) -> None:
         super().__init__(app_id, secret, wall)
         self._path = path
+        self._prefix = f"fp:{app_id}:"
         self._tables: dict[str, dict[str, str]] = {}
         self._texts: dict[str, tuple[str, float]] = {}  # and when they end
         self._full = SWEEP
-        self._changes: list[Line] = []  # of this batch: not yet in the file
+        self._changes: list[Change] = []  # of this batch: not yet in the file
         self._entries: list[str] = []  # not yet told
         self._answers: list[Any] = []
         self._lines = 0
@@ -646,21 +648,16 @@ class FileStore(Store):
     def _replay(self, raw: bytes) -> None:
         try:
             line = decoded(raw)
-            if len(line) != OLD.get(line[0]):
-                table, row, text = line
-                rows = [row]
-            else:  # a command of Redis and its whole key
-                table = line[1].removeprefix(f"fp:{self._app_id}:")
-                rows = line[2:3] or list(self._rows(table))
-                text = line[3] if line[3:] else None
-            if {*map(type, (table, *rows))} - {str} or not isinstance(text, TEXT):
+            if len(line) != PARTS[line[0]] or {*map(type, line)} != {str}:
                 raise ValueError
-            for row in rows:
+            table = line[1].removeprefix(self._prefix)
+            text = line[3] if line[3:] else None
+            for row in line[2:3] or list(self._rows(table)):
                 self._change(table, row, text)
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError):
             log("a line of the gateway's file cannot be read", "warning")
 
-    def _save(self, changes: list[Line]) -> None:
+    def _save(self, changes: list[Change]) -> None:
         if not changes and not self._torn:
             return
         if self._torn:  # nothing can be appended to half a line
@@ -672,10 +669,10 @@ class FileStore(Store):
         if self._lines > COMPACT:
             self._compact()
 
-    def _append(self, changes: list[Line]) -> None:
+    def _append(self, changes: list[Change]) -> None:
         fd = open_append(self._path)
         try:
-            write_all(fd, as_lines(changes))
+            write_all(fd, self._as_lines(changes))
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -683,18 +680,23 @@ class FileStore(Store):
 
     def _compact(self) -> None:
         tables = self._tables.items()
-        lines = [(name, *row) for name, rows in tables for row in rows.items()]
-        write_atomic(self._path, as_lines(lines), 0o600)
-        self._lines = len(lines)
+        kept = [(name, *row) for name, rows in tables for row in rows.items()]
+        write_atomic(self._path, self._as_lines(kept), 0o600)
+        self._lines = len(kept)
+
+    def _as_lines(self, changes: Iterable[Change]) -> bytes:
+        lines = [
+            ("HDEL", self._prefix + table, row)
+            if text is None
+            else ("HSET", self._prefix + table, row, text)
+            for table, row, text in changes
+        ]
+        return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
 def as_text(value: Any) -> str:
     """A value as a store keeps it."""
     return json.dumps(to_plain(value))
-
-
-def as_lines(lines: Iterable[Line]) -> bytes:
-    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
 def read(shape: type[T], raw: object) -> T | None:

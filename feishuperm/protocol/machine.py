@@ -60,8 +60,10 @@ DEAD_SECONDS = 60.0  # without a byte: two pings were not answered
 QUICK_PING_SECONDS, QUICK_DEAD_SECONDS = 2.0, 8.0
 REVOKED = "revoked"  # the one reason of a close that is final
 REPLACED = msg("replaced by a newer connection")
-EXTEND, COMMANDS = "extend", "commands"  # what either end may understand
-CAN = (EXTEND, COMMANDS)
+# What either end may understand: more time, commands, an ask whose headline names what
+# its blocks leave out.
+EXTEND, COMMANDS, HEADLINE = "extend", "commands", "headline"
+CAN = (EXTEND, COMMANDS, HEADLINE)
 MAX_MESSAGE = 1 << 20
 EARLY_MESSAGE = 1 << 14  # of somebody who has not logged in
 LOGIN, WELCOME, ROTATE, TAP = (

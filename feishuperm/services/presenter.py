@@ -546,8 +546,12 @@ def hiding(ask: Ask) -> Generator[None, None, Ask]:
         end: Masked = yield from redacting(whole_keys)
         blocks.append(block._replace(text=start.text, tail=end.text))
         veiled |= start.veiled or end.veiled or whole_keys != block.tail
+    fields: list[Field] = []
+    for field in ask.fields:
+        fields.append((yield from _hiding_field(field)))
+        veiled |= len(fields[-1].options) < len(field.options)
     rules = tuple(map(redact, ask.rules))
-    if tuple(blocks) == ask.blocks and rules == ask.rules:
+    if (*blocks, *fields, *rules) == (*ask.blocks, *ask.fields, *ask.rules):
         return ask
     lasting = (FOREVER, WHILE)
     return ask._replace(
@@ -557,10 +561,30 @@ def hiding(ask: Ask) -> Generator[None, None, Ask]:
         if ask.rules
         else ask.rule_note,
         actions=tuple(offer for offer in ask.actions if offer.look not in lasting),
-        fields=tuple(f._replace(label=redact(f.label)) for f in ask.fields),
+        fields=tuple(fields),
         masked=True,
         veiled=veiled,
     ).without_edit()
+
+
+def _hiding_field(field: Field) -> Generator[None, None, Field]:
+    """The field without its secrets: no default that is one, no choice that names one.
+
+    What is chosen is known by its very words, so a choice cannot be masked.
+    """
+    told: dict[str, Any] = {}
+    for name in ("label", "hint", "heading"):
+        shown: Masked = yield from redacting(getattr(field, name))
+        told[name] = shown.text
+    options = []
+    for option in field.options:
+        value: Masked = yield from redacting(option.value)
+        detail: Masked = yield from redacting(option.detail)
+        if value.text == option.value:
+            options.append(option._replace(detail=detail.text))
+    if not field.edits and redact(field.value) != field.value:
+        told["value"] = ""
+    return field._replace(**told, options=tuple(options))
 
 
 def _key_hidden(tail: str) -> str:

@@ -11,6 +11,7 @@ from feishuperm.app.api import MAX_CARD, Result
 from feishuperm.app.bursts import MOST_ROWS
 from feishuperm.lib.feishu import encode
 from tests.app.bench import START, STRANGER, Bench
+from tests.fakes.feishu import every_element
 from tests.services.test_presenter import brief
 
 BURST = "om_6"
@@ -283,6 +284,44 @@ def test_server_that_restarts_takes_the_card_of_many_back(bench: Bench) -> None:
     assert answered(bench) == [(id_of(7), "deny")]
     bench.turn(1)
     assert f"deny {id_of(8)}" in bench.buttons(BURST)
+
+
+def test_last_line_of_a_card_of_many_is_one_still_after_a_restart(
+    bench: Bench,
+) -> None:
+    """By words, or on its reminder, it would be allowed though it was never whole."""
+    fill(bench, 6, 6)
+    long = brief(command="npm run build\n" * 2000)
+    long = long._replace(id=id_of(7), digest="d7", created=START)
+    bench.announce(long)
+    bench.turn(1)
+    bench.tap(BURST, f"deny {id_of(6)}")
+    bench.turn(1)
+    bench.start()
+    bench.channel._take_bursts_back()
+    bench.announce(long)
+    assert "多个请求" in bench.say("allow", BURST)
+    bench.turn(long.seconds / 2 + 1)
+    assert not any(key.startswith("allow") for key in bench.buttons(BURST))
+    assert (id_of(7), "allow") not in answered(bench)
+    bench.tap(BURST, f"deny {id_of(7)}")
+    assert answered(bench)[-1] == (id_of(7), "deny")
+
+
+def test_dangerous_line_asks_once_more_and_does_not_stand_out(bench: Bench) -> None:
+    fill(bench)
+    made = bench.asks[id_of(8)]
+    bench.announce(made._replace(id="9-00000009", digest="d9", dangers=("deletes",)))
+    bench.turn(1)
+    drawn = [
+        (element["behaviors"][0]["value"]["action"], element)
+        for element in every_element(bench.api.cards[BURST]["body"])
+        if element["tag"] == "button"
+    ]
+    *_, plain, risky = (button for action, button in drawn if action == "allow")
+    assert "危险" in risky["confirm"]["text"]["content"]
+    assert (plain["type"], risky["type"]) == ("primary_filled", "default")
+    assert all(button is risky for _, button in drawn if "confirm" in button)
 
 
 def test_tap_on_a_line_whose_request_is_not_back_yet_is_to_be_tried_again(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, to_plain
+from feishuperm.models.ask import Answer, Block, to_plain
 from feishuperm.protocol.machine import TAP, prove, tap_parts
 from tests.channels.test_gateway import ASK, NEXT, OWNER, Bench
 from tests.tables import every_row
@@ -61,7 +61,7 @@ class Rich(Bench):
         self.hear("tap", tap=tap, answer=to_plain(answer), at=at, proof=proof)
 
 
-CAN = ["extend", "commands"]
+CAN = ["extend", "commands", "headline"]
 
 
 @pytest.fixture
@@ -72,7 +72,23 @@ def rich() -> Rich:
 
 
 def test_login_tells_what_this_machine_understands(rich: Rich) -> None:
-    assert tuple(rich.wire.got("login")[0]["can"]) == ("extend", "commands")
+    assert list(rich.wire.got("login")[0]["can"]) == CAN
+
+
+@every_row("can", [None, ["extend", "commands"], CAN])
+def test_gateway_without_headlines_is_told_in_a_block_which_file_it_is(
+    can: object,
+) -> None:
+    """0.2.0 skips `what`: nobody approves a change of a file that no card names."""
+    diff = Block("diff", "", "-a\n+b")
+    rich = Rich()
+    rich.log_in(can=can)
+    rich.announce(ASK._replace(what="Edit src/price.js", blocks=(diff,)))
+    rich.announce(ASK._replace(id="1-b", blocks=(diff,)))
+    named, plain = (message["ask"] for message in rich.wire.got("ask"))
+    texts = [block["text"] for block in named["blocks"]]
+    assert texts == [*(["Edit src/price.js"] if can != CAN else []), diff.text]
+    assert [block["text"] for block in plain["blocks"]] == [diff.text]
 
 
 @every_row("can", [None, [], ["extend"], "extend", [7], {"extend": 1}])

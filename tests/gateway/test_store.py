@@ -42,7 +42,7 @@ def test_what_must_last_survives_a_crash(tmp_path: Path, clock: Clock) -> None:
     done(store.drop_card("m-1", "1-b"))
     done(store.put_tap({"tap": "t1", "machine": "m-1"}))
     with open(tmp_path / "e", "ab") as file:
-        file.write(b'["machines", "m-2"')  # torn by the crash
+        file.write(b'["HSET", "fp:cli_x:machines", "m-2"')  # torn by the crash
     again = reopened(store)
     assert done(again.machines()) == [MACHINE]
     assert done(again.cards_of("m-1")) == [CARD]
@@ -50,8 +50,14 @@ def test_what_must_last_survives_a_crash(tmp_path: Path, clock: Clock) -> None:
     assert os.stat(tmp_path / "e").st_mode & 0o777 == 0o600
 
 
-def test_file_of_the_version_before_is_read(tmp_path: Path, clock: Clock) -> None:
-    """As 0.2.0 wrote it: commands of Redis, with names of Redis."""
+def test_file_of_the_version_before_is_read_and_it_reads_ours(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """As 0.2.0 wrote it: commands of Redis, with names of Redis.
+
+    It drops every line of another kind and writes the rest again: who went back to it
+    would lose every machine.
+    """
     plain = {"id": "m-1", "name": "box", "owner": "ou_owner", "owner_name": "",
              "user": "", "address": "", "key": "ab" * 32, "next": "", "created": 5.0,
              "previous": ""}  # fmt: skip
@@ -75,9 +81,17 @@ def test_file_of_the_version_before_is_read(tmp_path: Path, clock: Clock) -> Non
     assert done(store.location("m-1")) == Location("", "p", "i", "a", 7.0)
     kept = [json.loads(line) for line in (tmp_path / "e").read_text().splitlines()]
     assert kept == [
-        ["machines", "m-1", json.dumps(plain)],
-        ["at", "m-1", json.dumps(place)],
-        ["revoked", "m-2", "1700000000"],
+        ["HSET", "fp:cli_x:machines", "m-1", json.dumps(plain)],
+        ["HSET", "fp:cli_x:at", "m-1", json.dumps(place)],
+        ["HSET", "fp:cli_x:revoked", "m-2", "1700000000"],
+    ]
+    done(store.drop_card("m-1", "1-a"))
+    done(store.revoke_machine("m-1"))
+    wrote = (tmp_path / "e").read_text().splitlines()[len(kept) :]
+    assert [json.loads(line)[:3] for line in wrote] == [
+        ["HSET", "fp:cli_x:revoked", "m-1"],
+        ["HDEL", "fp:cli_x:machines", "m-1"],
+        ["HDEL", "fp:cli_x:at", "m-1"],
     ]
 
 
@@ -167,13 +181,14 @@ def test_half_a_line_that_a_full_disk_left_swallows_nothing(
     [b"[" * 100_000, b'{"a":' * 100_000, b"[]", b'["HSET"]', b'["HSET", "k"]',
      b'["NO", "k"]', b'["SET", "k", "v", "EX"]', b'["HSET", 1, 2, 3]', b"\xff",
      b'["HSET", "k", "f", "v", "w"]', b'["HDEL", "k"]', b"null", b'["HDEL"]',
-     b'["DEL"]', b'["cards:m", "a"]', b'["cards:m", "a", "v", "w"]', b'[[], "a", "v"]',
-     b'["cards:m", "a", 0]', b'["cards:m", 1, "v"]', b'["cards:m", null, null]'],
+     b'["DEL"]', b'["DEL", 1]', b'["DEL", "k", "f"]', b'[[], "a", "v", "w"]', b'"DEL"',
+     b'["HSET", "cards:m", "a", 0]', b'["HSET", "cards:m", null, "v"]', b'{"0": "DEL"}',
+     b'["HSET", "cards:m", "a", null]'],
 )  # fmt: skip
 def test_line_that_cannot_be_read_keeps_no_gateway_from_starting(
     tmp_path: Path, clock: Clock, line: bytes
 ) -> None:
     path = tmp_path / "e"
-    good = [b'["cards:m", "%s", "{}"]' % name for name in (b"a", b"b")]
+    good = [b'["HSET", "cards:m", "%s", "{}"]' % name for name in (b"a", b"b")]
     path.write_bytes(b"\n".join((good[0], line, good[1], b"")))
     assert len(done(opened(path, clock).cards_of("m"))) == 2

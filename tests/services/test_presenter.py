@@ -11,7 +11,7 @@ import pytest
 from feishuperm.lib.feishu import build_permission_card
 from feishuperm.messages import text
 from feishuperm.models import request as states
-from feishuperm.models.ask import Ask
+from feishuperm.models.ask import Ask, Field, Offer, Option
 from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, Kind
 from feishuperm.models.request import Request
@@ -23,6 +23,7 @@ from feishuperm.services.presenter import (
     Presenter,
     at_once,
     brief_ask,
+    hiding,
     last_paragraph,
 )
 from feishuperm.services.request_manager import new_request
@@ -248,6 +249,36 @@ def test_mask_that_could_hide_more_than_a_word_takes_the_granting_buttons_away(
     assert ask.masked
     assert ask.partial
     assert sorted(offer.name for offer in ask.offered) == refusals()
+
+
+def masked_fields(*fields: Field) -> Ask:
+    answer = Offer("answer", needs=True, grants=True, fields=("q0",))
+    made = brief(command="ls")._replace(actions=(answer,), fields=fields)
+    return at_once(hiding(made))
+
+
+def test_choice_that_names_a_secret_can_be_taken_on_the_page_alone() -> None:
+    """An answer is known by its words: a masked one would be another answer."""
+    options = (Option("staging", f"password={TOKEN}"), Option(TOKEN), Option("none"))
+    ask = masked_fields(Field("q0", "one", "Which?", options=options))
+    assert TOKEN not in json.dumps(ask)
+    assert [option.value for option in ask.fields[0].options] == ["staging", "none"]
+    assert ask.masked and ask.veiled and ask.offered == ()
+
+
+def test_secret_beside_a_choice_is_masked_and_the_choice_stays() -> None:
+    options = (Option("staging", f"password={TOKEN}"), Option("none"))
+    ask = masked_fields(Field("q0", "one", "Which?", options=options))
+    assert TOKEN not in json.dumps(ask)
+    assert ask.masked and [o.name for o in ask.offered] == ["answer"]
+
+
+@every_row("name", ["label", "hint", "heading", "value"])
+def test_secret_of_a_field_of_a_form_is_on_no_card(name: str) -> None:
+    """Its text is no part of what the form says above its fields."""
+    field = Field("q0", label="Name")._replace(**{name: f"password={TOKEN}"})
+    ask = masked_fields(field)
+    assert ask.masked and TOKEN not in json.dumps(ask)
 
 
 def test_secret_across_a_cut_is_not_shown_in_half() -> None:
