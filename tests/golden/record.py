@@ -47,7 +47,7 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"(?<=  )\d+ (秒|s)(?=  )", "N s"),
     (r"还剩 \d+ (秒|分钟)", "还剩 N"),
     (r"\b\d+ (seconds|minutes|min|s) left", "N left"),
-    (r"\b\d+\.\d (秒后|s\b)", r"N.N \1"),
+    (r"\b\d+\.\d (秒|s\b)", r"N.N \1"),
     (r"(?<![-\w.])[0-9]\.\d+\.\d+\b(?!\.)", "VERSION"),
 )
 _RULES = [(re.compile(pattern), word) for pattern, word in RULES]
