@@ -49,6 +49,7 @@ from feishuperm.lib.feishu import (
     plain,
     time_hint,
     why_elements,
+    with_way,
 )
 from feishuperm.messages import msg, text
 from feishuperm.models.ask import (
@@ -143,6 +144,7 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
     holds all of it.
     """
     seen = whole or (extra.attached and not ask.veiled)
+    ask = with_way(ask, extra.page)
     ask = ask if whole else ask.without_edit()
     answers = _Answers(ask, mark, extra, seen)
     below = [*answers.beside(), *answers.rows(), panel(more(ask), answers.folded())]

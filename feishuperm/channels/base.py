@@ -21,7 +21,7 @@ from feishuperm.lib.log import HIDDEN
 from feishuperm.messages import msg, text
 from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
 
-NO_CONTENT = msg("The card shows no content: open the page to see it and decide")
+INBOX_ONLY = msg("The card shows no content: only the inbox on the computer shows it")
 NOT_UNDONE = msg("The rule was not undone; see feishuperm log.")
 GONE = (
     msg("The session has ended"),
@@ -209,7 +209,7 @@ class BareApprovals:
         self.revoke_passes = approvals.revoke_passes
 
     def answer(self, answer: Answer) -> Receipt:
-        sentence = text(self._language, NO_CONTENT)
+        sentence = text(self._language, INBOX_ONLY)
         return self._approvals.answer(answer).bare(sentence)
 
     def ask(self, id: str) -> Ask | None:
@@ -239,7 +239,7 @@ class BareApprovals:
 
 def bare_ask(ask: Ask) -> Ask:
     """What kind of request it is, with a sentence where its content would be."""
-    return ask.bare(text(ask.language, NO_CONTENT))
+    return ask if ask.titled else ask.bare(text(ask.language, INBOX_ONLY))
 
 
 def gone(ask: Ask, now: float, revoked: bool = False) -> Outcome:

@@ -75,6 +75,7 @@ MENTION = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 ENDS_ONLY = msg(
     "⚠ Too long for a card, only both ends are shown: see the full request first"
 )
+NO_CONTENT = msg("The card shows no content: open the page to see it and decide")
 MASKED = msg("⚠ Secrets are masked as ***: the full request shows them")
 
 
@@ -91,7 +92,7 @@ def build_permission_card(
     )
 
     def build(limit: int) -> Card:
-        shown = shorten(ask, limit)
+        shown = shorten(with_way(ask, url("/request", ask.id) if url else ""), limit)
         blocks = _shown(shown) if detail else [div(refused)]
         elements = [*_mention(at), *blocks, *_end(shown, url, detail)]
         return card_frame(ask.title, ask.headline, colour(ask), ask.summary, elements)
@@ -135,14 +136,24 @@ def _link(ask: Ask, offer: Offer, url: Url) -> Element:
 
 
 def answer_rows(yes: Sequence[Element], no: Sequence[Element]) -> list[Element]:
-    """What lets it happen on the left, what refuses on the right."""
-    groups = [list(yes), list(no)] if yes and no else [[one] for one in (*yes, *no)]
+    """What lets it happen on the left, what refuses on the right or alone."""
+    groups = (
+        [list(side) for side in (yes, no) if side] if no else [[one] for one in yes]
+    )
     return [columns(groups)] if groups else []
 
 
 def more_key(ask: Ask) -> str:
     """What the button to a request's page says, as a text key."""
     return msg("View") if ask.titled else msg("See the whole request")
+
+
+def with_way(ask: Ask, page: str) -> Ask:
+    """The ask; one without content names its page, if a phone can open that."""
+    is_whole = not ask.titled or any(offer.grants for offer in ask.actions)
+    if is_whole or not page or host_is_local(url_host(page)):
+        return ask
+    return ask._replace(empty=_say(ask, NO_CONTENT))
 
 
 def _way_home(ask: Ask, page: str) -> list[Element]:

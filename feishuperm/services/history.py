@@ -23,6 +23,7 @@ from feishuperm.lib.language import translate
 from feishuperm.lib.log import mask
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.fields import list_at, text_at
+from feishuperm.models.names import FORM, IDLE, TEST_TOOL
 from feishuperm.models.request import GONE
 from feishuperm.services.ledger import (
     EXACT,
@@ -53,6 +54,14 @@ SHORT_ID = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
 REFUSED = "refused"  # the event of an entry: nothing was done
 UNDO = "undo"  # the event of an entry: rules were undone
+# Names of ours, as people are told them.
+CALLED = {
+    GONE: "session ended",
+    "revoke": "pass revoked",
+    IDLE: "next step",
+    FORM: "form",
+    TEST_TOOL: "test card",
+}
 # A card shows eight characters; fewer may be those of several entries.
 HEAD = re.compile(r"[0-9a-fA-F]{8,64}")
 
@@ -126,6 +135,7 @@ def _cell_width(character: str) -> int:
 def _row(entry: Entry, undone: bool, narrow: bool) -> tuple[str, ...]:
     """An entry in the cells of one line; a narrow one names the tool with the rest."""
     id, tool = str(entry.get("id") or "-"), str(entry.get("tool") or "")
+    tool = translate(word(CALLED[tool])) if tool in CALLED else tool
     by = translate(word(str(entry.get("surface") or "")))
     by = f"{by}: {entry['who']}" if entry.get("who") else by
     if narrow:
@@ -168,8 +178,7 @@ def short_id(id: str) -> str:
 
 def _decision(entry: Entry) -> str:
     code = entry.get("action") or entry.get("state") or entry.get("event")
-    code = "session ended" if code == GONE else code
-    decision = translate(word(str(code or "")))
+    decision = translate(word(CALLED.get(str(code), str(code or ""))))
     if entry.get("event") == REFUSED:  # it was tried, by somebody who must not
         return f"{translate(word(REFUSED))}: {decision}"
     # Whether it reached the session is not known.

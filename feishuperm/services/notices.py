@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from feishuperm.channels.base import bare_ask
 from feishuperm.lib.feishu import (
     Bot,
     Post,
@@ -92,7 +91,7 @@ def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -
         return
     ask = ask._replace(created=time.time())
     if settings.titles_only():
-        ask = bare_ask(ask)
+        ask = ask.bare()
     messages = permission_messages(ask, at=settings.feishu_at)
     url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
     Bot(url, secret, _post(settings)).send_first(messages)

@@ -237,13 +237,11 @@ class Presenter:
     def _test(self, ask: Ask) -> Ask:
         """A card that only tries whether a tap arrives: one sentence, one button."""
         tap = [offer for offer in ask.actions if offer.name == "allow"]
-        return ask._replace(
+        said = self.say("Your phone is connected. Tap the button, that is all.")
+        return ask.bare(said)._replace(
             title=self.say("Claude Code test card"),
-            what="",
-            blocks=(),
-            empty=self.say("Your phone is connected. Tap the button, that is all."),
+            at_zero="",  # nothing is denied
             actions=tuple(offer._replace(label=self.say("Got it")) for offer in tap),
-            fields=(),
         )
 
     def _own_facts(self, request: Request) -> Iterator[str]:

@@ -14,11 +14,12 @@ from feishuperm.app.cards import (
     confirm_words,
     settled_card,
 )
-from feishuperm.channels.base import bare_ask
-from feishuperm.lib.feishu import build_permission_card, encode
+from feishuperm.channels.base import INBOX_ONLY, bare_ask
+from feishuperm.lib.feishu import NO_CONTENT, build_permission_card, encode
 from feishuperm.messages import text
 from feishuperm.models.ask import Ask, Field, Offer, Option, Outcome
 from feishuperm.models.kind import KINDS
+from feishuperm.models.names import TEST_TOOL
 from tests import kinds
 from tests.asks import ask_of, make_ask, url
 from tests.fakes.feishu import check_card, every_element, every_text
@@ -224,6 +225,28 @@ def test_title_card_tells_nothing_and_can_only_refuse() -> None:
     assert sorted(actions(card)) == kinds.refusals()
     assert "canary" not in encode(card) and "shop" not in encode(card)
     assert "10 s" in encode(card)
+
+
+@every_row("page", ["", "https://perm.example.com/request?id=1"])
+def test_title_card_names_the_way_to_the_request(page: str) -> None:
+    card = drawn(bare_ask(brief(command="npm run build")), Extra(page=page))
+    said = text("zh", NO_CONTENT if page else INBOX_ONLY)
+    assert said in json.dumps(card, ensure_ascii=False)
+    (row,) = tagged(card, "column_set")
+    *way, refusals = [
+        [button["text"]["content"] for button in column["elements"]]
+        for column in row["columns"]
+    ]
+    assert way == ([["查看"]] if page else [])
+    assert refusals == ["拒绝运行", "拒绝并中断"]  # never side by side
+
+
+def test_test_card_has_its_button_where_cards_are_titles_too() -> None:
+    ask = brief(TEST_TOOL, text="")
+    assert bare_ask(ask) == ask
+    card = drawn(ask)
+    assert actions(card) == ["allow"] and TEST_TOOL not in encode(card)
+    assert "自动拒绝" not in json.dumps(card, ensure_ascii=False)
 
 
 def test_single_choice_is_one_button_each_and_a_field_for_own_words() -> None:

@@ -500,7 +500,9 @@ def test_arrival_is_announced_to_screen_readers(station: Station, phone: Phone) 
     expect_text(page, "实时")
     station.ask("Bash", BUILD)
     news = page.locator("#news[aria-live=polite]")
-    wait_until(lambda: "新的请求：Bash · shop-front" in news.text_content())
+    wait_until(
+        lambda: "新的请求：运行命令：构建前端 · shop-front" in news.text_content()
+    )
 
 
 def test_inbox_says_when_the_server_is_away_and_recovers(
@@ -939,8 +941,8 @@ def test_why_is_said_and_the_result_follows_by_itself(
     assert hook.decision()["behavior"] == "allow"
     assert not page.locator("#result").is_visible()
     transcript.result("Exit code 3\nboom", is_error=True)
-    expect_text(page.locator("#result"), "已运行，退出码 3")
-    expect_text(inbox.locator("#recent"), "已运行，退出码 3", "npm run build")
+    expect_text(page.locator("#result"), "失败（退出码 3）")
+    expect_text(inbox.locator("#recent"), "失败（退出码 3）", "npm run build")
 
 
 def test_inbox_keeps_what_is_typed_and_the_focus_when_more_is_known(
@@ -1143,7 +1145,7 @@ def test_inbox_rings_and_notifies_only_when_asked_to(
     page.locator(".row").nth(1).wait_for()
     wait_until(lambda: len(page.evaluate("heard")) == 3)
     heard = page.evaluate("heard")
-    assert heard == ["ring", "ring", "新的请求：Bash · shop-front"]
+    assert heard == ["ring", "ring", "新的请求：运行命令 · shop-front"]
     button(page, "响铃提醒").tap()
     button(page, "桌面通知").tap()
     page.locator("#notify[aria-pressed=false]").wait_for()

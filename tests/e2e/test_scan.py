@@ -77,7 +77,7 @@ class Desk:
     def finish(self, terminal: Terminal) -> None:
         """Enter to the rest, and the tap."""
         press_enter_until(terminal, "A card is on its way")
-        self.tap()
+        self.tap("收到")
         terminal.wait("Your phone is connected")
         assert terminal.ended() == 0
 
@@ -133,7 +133,7 @@ def test_scan_and_tap_with_enter_to_everything(desk: Desk) -> None:
         terminal.keys("Enter")
         desk.scan(terminal)
         more = press_enter_until(terminal, "A card is on its way")
-        desk.tap()
+        desk.tap("收到")
         terminal.wait("Your phone is connected")
         took = time.monotonic() - began
         assert terminal.ended() == 0
@@ -366,7 +366,7 @@ def test_what_the_scan_left_out_is_named_and_mended_by_one_more(desk: Desk) -> N
         link = desk.scan(terminal)
         assert f"clientID={APP_ID}" in link and "createOnly" not in link
         terminal.wait("A card is on its way")
-        desk.tap()
+        desk.tap("收到")
         terminal.wait("Your phone is connected")
         assert "fail:" not in terminal.screen()
         assert terminal.ended() == 0

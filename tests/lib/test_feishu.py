@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from feishuperm.lib import log as logging
 from feishuperm.lib.feishu import (
     CODES,
+    NO_CONTENT,
     RETRY,
     SIMPLER,
     STYLES,
@@ -185,7 +186,9 @@ def test_title_card_says_nothing_of_the_call() -> None:
     labels = [e["text"]["content"] for e in every_element(card) if e["tag"] == "button"]
     refusing = [text("zh", a.label) for a in buttons() if a.name in refusals()]
     assert labels == ["查看", *refusing]
-    assert "not told" in json.dumps(card)
+    assert text("zh", NO_CONTENT) in json.dumps(card, ensure_ascii=False)
+    near = build_permission_card(request, lambda path, id: f"http://localhost{path}")
+    assert "not told" in json.dumps(near)  # a phone opens no such page
     [bare] = [m()["card"] for m in permission_messages(request)[:1]]
     assert every_url(bare) == []
 

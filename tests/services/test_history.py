@@ -130,3 +130,18 @@ def test_tap_that_was_refused_is_not_shown_as_what_it_wanted() -> None:
     for columns in (80, 200):
         line = table(rows, columns).split("\n")[1]
         assert "refused: allow" in line
+
+
+@every_row(
+    ("entry", "said"),
+    [
+        ({"event": "revoke", "action": "revoke"}, "pass revoked"),
+        ({"tool": "(idle)", "state": "gone"}, "next step"),
+        ({"tool": "(form)", "action": "deny"}, "form"),
+        ({"tool": "feishuperm-test", "action": "allow"}, "test card"),
+    ],
+)
+def test_our_own_names_are_words(entry: dict[str, object], said: str) -> None:
+    shown = table([entry_of(**entry)], 200)
+    assert said in shown
+    assert not {"revoke ", "(idle)", "(form)", "feishuperm-test"} & {*shown.split(" ")}
