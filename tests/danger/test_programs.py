@@ -27,7 +27,7 @@ def test_no_name_stands_in_two_rows() -> None:
         ("python", wrappers.interpreter),
         ("nice", wrappers.wrapped),
         ("sudo", wrappers.as_root),
-        ("npm", remote.packages),
+        ("npm", wrappers.packages),
         ("ssh", remote.ssh),
         ("docker", remote.container),  # its rows of words are read there
         ("twine", by_words),
