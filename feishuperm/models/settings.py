@@ -99,6 +99,11 @@ def _number(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def _delay(value: str) -> int:
+    """`auto` is a word of 0.2.0: its config.env must keep no server from starting."""
+    return 0 if value == "auto" else _number(0, 86400)(value)
+
+
 def _choice(*names: str) -> Callable[[str], str]:
     return lambda value: _checked(value.lower(), value.lower() in names)
 
@@ -228,9 +233,7 @@ class Settings:
     # Seconds that reading a request, or the hold button, may stop the clock
     permission_hold = _row("0", _number(0, 86400), msg("whole seconds from 0 to 86400"))
     # Seconds before the card; none is sent if the terminal answered
-    permission_notify_delay = _row(
-        "0", _number(0, 86400), msg("whole seconds from 0 to 86400")
-    )
+    permission_notify_delay = _row("0", _delay, msg("whole seconds from 0 to 86400"))
     # Where a request may be answered; empty: wherever that is set up
     feishuperm_surfaces = _row(
         "", _names(*SURFACES), msg("a comma list of {}", ", ".join(SURFACES))
