@@ -182,7 +182,7 @@ def test_invalid_entry_is_skipped_by_name_and_the_rest_kept(
     ("event", "words"),
     [
         ("PermissionRequest", "TypeScript-only; today's Python SDK runs it too"),
-        ("SessionStart", "TypeScript-only: the Python SDK takes a callback"),
+        ("SessionStart", "TypeScript-only: the Python SDK accepts a callback"),
         ("Invented", "no event 'Invented' is known; kept"),
     ],
 )

@@ -338,7 +338,7 @@ def test_held_lock_is_an_error_and_soon(
     assert 0 < ledger_module.QUICK <= 0.05
     assert ids(ledger) == ["id-0"]
     assert check(ledger).missing == (
-        "1 entries wait for being written",
+        "1 entries are waiting to be written",
         "entries cannot be written now: another process holds the lock",
     )
 
@@ -507,7 +507,7 @@ def test_read_only_file_refuses_intents_and_keeps_ends() -> None:
         )
     assert result.returncode == 0, result.stderr
     assert result.stdout == (
-        "1 entries wait for being written; "
+        "1 entries are waiting to be written; "
         "entries cannot be written now: Permission denied\n"
     )
 
