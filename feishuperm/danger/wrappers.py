@@ -396,6 +396,12 @@ def make(state: ShellState, call: Call) -> Output:
     return UNSEEN
 
 
+def crontab(state: ShellState, call: Call) -> None:
+    """Any word but `-l` is a file that is installed, whatever its name."""
+    if "-l" not in call.args:
+        state.note("danger.startup", call.shown)
+
+
 def at(state: ShellState, call: Call) -> None:
     if call.args.has("lrdcV"):
         return

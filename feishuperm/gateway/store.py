@@ -393,10 +393,13 @@ class Store:
     async def put_card(self, card: OpenCard) -> None:
         """Keep a card; one that is out is found by its message too."""
         steps = self._batch().put(f"cards:{card.machine}", card.ask.id, as_text(card))
+        self._keep_message(steps, card)
+        await steps.done()
+
+    def _keep_message(self, steps: Batch, card: OpenCard) -> None:
         if card.message_id:
             about = json.dumps([card.machine, card.ask.id])
             steps.keep(f"message:{card.message_id}", about, MESSAGE_SECONDS)
-        await steps.done()
 
     async def drop_card(self, machine: str, id: str) -> None:
         await self._batch().drop(f"cards:{machine}", id).done()
@@ -487,7 +490,8 @@ class FileStore(Store):
     """One gateway alone: a journal, read at the start, written again when it is long.
 
     Tables are in the file, synced, before an operation returns and before any entry
-    is heard; texts that end are only in memory.  A line of the file is a row and its
+    is heard; texts that end are only in memory, and of the cards in the file it is
+    known again which message they are.  A line of the file is a row and its
     text, or a row that went, in the words and names of Redis: 0.2.0 reads them too, and
     would write a file of other lines again without them, every enrolment with them.
     The store is its own batch: nothing else happens between its first step, done in
@@ -533,6 +537,9 @@ class FileStore(Store):
                 msg("cannot read {}: {}", self._path, message_of(error))
             ) from None
         self._compact()
+        for table in [name for name in self._tables if name.startswith("cards:")]:
+            for card in _read_all(OpenCard, self._rows(table).values()):
+                self._keep_message(self, card)
 
     def close(self) -> None:
         """Nothing is open between two calls."""

@@ -7,7 +7,7 @@ A hook says by its pid which client started it (`SessionProcesses.add`).  Whatev
 client starts lies below it in the process tree and carries its session in the
 environment.  `suspect` and `suspect_pid` tell whether the holder of a socket, or a
 process, is such a one, also when it was cut off from the tree (double fork, setsid) but
-kept its environment.
+kept its environment, or was seen below the client before it was cut off.
 
 This stops a session from answering its own requests by the way.  It is no wall: the
 same user can start a process with another environment from somewhere else entirely.
@@ -39,7 +39,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
+from itertools import dropwhile, islice, takewhile
 from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
@@ -97,6 +97,8 @@ class SessionProcesses:
         self._system = system or (Mac() if sys.platform == "darwin" else Linux())
         self._clients: dict[tuple[int, int], Client] = {}
         self._marks: dict[bytes, int] = {}  # of all of them: since which start
+        # Seen below a client at the last look; one may have been cut off since.
+        self._seen_below: set[tuple[int, int]] = set()
 
     def add(self, hook_pid: int, session: str = "") -> Client | None:
         """Remember who started a hook; None where that cannot be told."""
@@ -122,16 +124,19 @@ class SessionProcesses:
         return client
 
     def _client_of(self, hook: Process) -> Process:
-        """The process that started a hook: by its own word, or the one behind a shell.
+        """The process that started a hook: by its own word, or by how hooks are run.
 
-        A program that asks without any mark of a client drives one itself (`run`),
-        which is then below it.
+        A hook is run as `sh -c`, in a process group of its own, perhaps through
+        somebody's script.  A program that asks without any mark of a client drives one
+        itself (`run`), which is then below it.
         """
         if not hook.marks:
             return hook
-        above = list(lineage(hook, lambda pid: self._system.read(pid, math.inf)))[1:]
-        named = (p for p in above if CLIENT_MARK + b"%d" % p.pid in hook.marks)
-        behind = (p for p in above if p.name not in SHELLS)
+        above = list(lineage(hook, lambda pid: self._system.read(pid, math.inf)))
+        named = (p for p in above[1:] if CLIENT_MARK + b"%d" % p.pid in hook.marks)
+        group = list(takewhile(lambda process: process.group == hook.group, above))
+        below = len(group) if group[-1].name in SHELLS else 1
+        behind = dropwhile(lambda process: process.name in SHELLS, above[below:])
         top = next(named, next(behind, hook))
         return top if top.pid > 1 else hook
 
@@ -174,13 +179,19 @@ class SessionProcesses:
         # What is older than every client belongs to none, whatever it carries.
         since = min(start for _, start in self._clients)
         processes = {process.pid: process for process in self._system.all(since)}
-        return [p for p in processes.values() if self._belongs(p, processes.get)]
+        found = [p for p in processes.values() if self._belongs(p, processes.get)]
+        # What ended is forgotten; its pid may come again with another start.
+        self._seen_below = {(process.pid, process.start) for process in found}
+        return found
 
     def _belongs(self, process: Process, read: Read, any_session: bool = False) -> bool:
         """Whether it, or a process above it, is of a session that has asked."""
         for steps, relative in enumerate(lineage(process, read)):
-            client = self._clients.get((relative.pid, relative.start))
+            key = relative.pid, relative.start
+            client = self._clients.get(key)
             if client is not None and (steps or not client.is_driver):
+                return True
+            if key in self._seen_below:
                 return True
             later = relative.start + 1
             if any(self._marks.get(mark, later) < later for mark in relative.marks):

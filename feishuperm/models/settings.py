@@ -104,6 +104,11 @@ def _number(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def _delay(value: str) -> int:
+    """`auto` is a word of 0.2.0: its config.env must keep no server from starting."""
+    return 0 if value == "auto" else _number(0, 86400)(value)
+
+
 def _choice(*names: str) -> Callable[[str], str]:
     return lambda value: _checked(value.lower(), value.lower() in names)
 

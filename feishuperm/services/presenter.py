@@ -35,7 +35,17 @@ from feishuperm.models.ask import (
 )
 from feishuperm.models.decision import Decision
 from feishuperm.models.fields import part_at, text_at
-from feishuperm.models.kind import KINDS, Action, Kind, Say, kind_of, offers
+from feishuperm.models.kind import (
+    COMMAND,
+    KINDS,
+    REASON,
+    TEXT,
+    Action,
+    Kind,
+    Say,
+    kind_of,
+    offers,
+)
 from feishuperm.models.names import TEST_TOOL
 from feishuperm.models.payload import DANGER, AskPayload
 from feishuperm.models.request import Request
@@ -570,6 +580,8 @@ def _hiding_field(field: Field) -> Generator[None, None, Field]:
 
     What is chosen is known by its very words, so a choice cannot be masked.
     """
+    if field.name in (REASON, COMMAND, TEXT):  # what these say is ours
+        return field
     told: dict[str, Any] = {}
     for name in ("label", "hint", "heading"):
         shown: Masked = yield from redacting(getattr(field, name))
@@ -580,7 +592,7 @@ def _hiding_field(field: Field) -> Generator[None, None, Field]:
         detail: Masked = yield from redacting(option.detail)
         if value.text == option.value:
             options.append(option._replace(detail=detail.text))
-    if not field.edits and redact(field.value) != field.value:
+    if redact(field.value) != field.value:
         told["value"] = ""
     return field._replace(**told, options=tuple(options))
 

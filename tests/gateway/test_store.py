@@ -38,7 +38,7 @@ def test_what_must_last_survives_a_crash(tmp_path: Path, clock: Clock) -> None:
     store = opened(tmp_path / "e", clock)
     done(store.put_machine(MACHINE))
     done(store.put_card(CARD))
-    done(store.put_card(CARD._replace(ask=make_ask(id="1-b"))))
+    done(store.put_card(CARD._replace(ask=make_ask(id="1-b"), message_id="")))
     done(store.drop_card("m-1", "1-b"))
     done(store.put_tap({"tap": "t1", "machine": "m-1"}))
     with open(tmp_path / "e", "ab") as file:
@@ -47,6 +47,7 @@ def test_what_must_last_survives_a_crash(tmp_path: Path, clock: Clock) -> None:
     assert done(again.machines()) == [MACHINE]
     assert done(again.cards_of("m-1")) == [CARD]
     assert done(again.kept_taps("m-1")) == {"t1": {"tap": "t1", "machine": "m-1"}}
+    assert done(again.card_of_message("om_1")) == CARD, "a text below it is an answer"
     assert os.stat(tmp_path / "e").st_mode & 0o777 == 0o600
 
 

@@ -101,8 +101,10 @@ def test_client_is_whom_the_hook_names_if_it_is_above() -> None:
         ([(40, 30, "sh", 40), (41, 40, "python3", 40)], 30),
         # The shell has become the hook.
         ([(41, 30, "python3", 41)], 30),
-        # Through somebody's own script: what has asked is below that.
-        ([(40, 30, "sh", 40), (42, 40, "node", 40), (43, 42, "python3", 40)], 42),
+        # Through somebody's own script.
+        ([(40, 30, "sh", 40), (42, 40, "node", 40), (43, 42, "python3", 40)], 30),
+        # Without a group of their own.
+        ([(40, 30, "sh", 30), (41, 40, "python3", 30)], 30),
     ],
 )
 def test_client_without_a_name_is_above_the_shell(
@@ -223,6 +225,15 @@ def test_process_older_than_the_client_is_not_its_own_whatever_it_carries() -> N
     system, known = known_desktop()
     system.table[15] = process(15, 1, "old", marks=MARKED)
     assert not known.suspect_pid(15)
+
+
+def test_process_seen_below_the_client_stays_a_suspect() -> None:
+    system, known = known_desktop()
+    system.table[52] = process(52, 50, "daemon")
+    system.files[10] = {700}
+    assert not known.suspect(Owner(UID, 700))  # a look at all of them
+    system.table[52] = process(52, 1, "daemon")
+    assert known.suspect_pid(52)
 
 
 def test_pid_that_comes_again_is_another_process() -> None:

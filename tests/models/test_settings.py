@@ -66,6 +66,7 @@ def test_default_is_allowed_and_empty_means_default() -> None:
         ("CALLBACK_SERVER_PORT", "65535", 65535),
         ("FEISHUPERM_LANG", "EN", "en"),
         ("PERMISSION_TIMEOUT_ACTION", "terminal", "terminal"),
+        ("PERMISSION_NOTIFY_DELAY", "auto", 0),  # of 0.2.0
         ("FEISHUPERM_NOTIFY", "stop, failure,", frozenset({"stop", "failure"})),
         ("CALLBACK_SERVER_URL", "https://example.org/x/", "https://example.org/x"),
         ("PERMISSION_SOCKET_PATH", "/" + "x" * 102, "/" + "x" * 102),
