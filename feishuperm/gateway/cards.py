@@ -544,6 +544,11 @@ class Cards:
         self._changes.add(job)
         return done
 
+    async def all_known(self, seconds: float) -> None:
+        """Wait so long for cards that are leaving to be known by their messages."""
+        if self._leaving:
+            await self._pause(seconds)
+
     def _pause(self, seconds: float) -> Promise[None]:
         over = Promise[None]()
         self.later(seconds, partial(over.resolve, None))

@@ -49,6 +49,7 @@ MOST_ASKED = 50  # machines of one person that a command goes to
 MOST_PASSES = 60  # on one card: Feishu takes 200 elements
 PASS_PARTS = 3  # id, words, end
 PROMPT_SECONDS = 0.4
+TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to
 
 
 class Inbound:
@@ -180,12 +181,21 @@ class Inbound:
             rows = await self._hub.listing(who)
             self._hub.cards.send(who, machines_card(rows, self._language))
             return ""
+        sent = await self._replied_to(message)
+        if sent is None and text_at(message, "parent_id"):
+            await self._hub.cards.all_known(TEXT_SECONDS)  # it may be leaving now
+            sent = await self._replied_to(message)
+        if sent is not None:
+            return await self._reply_to(sent, said, who)
+        return await self._obey(said, who)
+
+    async def _replied_to(self, message: dict[str, Any]) -> OpenCard | None:
         for key in ("parent_id", "root_id"):
             parent = text_at(message, key)
             sent = await self._hub.store.card_of_message(parent) if parent else None
             if sent is not None:
-                return await self._reply_to(sent, said, who)
-        return await self._obey(said, who)
+                return sent
+        return None
 
     async def _reply_to(self, sent: OpenCard, said: str, who: str) -> str:
         """A text below a card is an answer, if it can be read as one."""

@@ -235,6 +235,23 @@ def test_text_below_a_card_answers_it(bench: Bench) -> None:
     assert last_reply(bench) == "已批准运行"
 
 
+def test_text_waits_for_the_card_that_it_may_be_below(bench: Bench) -> None:
+    """A thumb may be faster than Feishu's answer to the card."""
+    wire = bench.wire(bench.enrol())
+    send, pump = bench.api.send, bench.pump
+
+    def slow(*given: Any) -> Any:
+        bench.api.send = send  # type: ignore[method-assign]
+        bench.pump = lambda: None  # type: ignore[method-assign]
+        say(bench, "批准", parent="om_1")
+        bench.pump = pump  # type: ignore[method-assign]
+        return send(*given)
+
+    bench.api.send = slow  # type: ignore[method-assign]
+    bench.ask(wire)
+    assert [tap["answer"]["action"] for tap in wire.got("tap")] == ["allow"]
+
+
 @pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"header": 1}', b"\xff"])
 def test_broken_events_are_acknowledged(bench: Bench, payload: bytes) -> None:
     told: list[Any] = []
