@@ -14,8 +14,8 @@ from feishuperm import cli
 from feishuperm.commands import help, version
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import files
+from feishuperm.lib.display import width
 from feishuperm.models.names import LANGUAGES
-from feishuperm.services.history import width
 from tests.conftest import ROOT, clean_env
 from tests.tables import every_row
 from tests.words import has_chinese
@@ -244,7 +244,7 @@ def test_page_on_a_terminal_is_wrapped_with_bold_words() -> None:
     assert drawn[:2] == ["\0标题\0", ""]
     assert drawn[2:5] == ["一二三四五，", "六 \0code word\0", "here"]
     assert drawn[-2:] == ["\0x\0", "    y"]
-    assert all(help.columns(line) <= 12 for line in drawn)
+    assert all(width(line) <= 12 for line in drawn)
 
 
 @every_row("command", cli.COMMANDS)

@@ -13,14 +13,13 @@ import pkgutil
 import re
 import shutil
 import sys
-import unicodedata
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import cycle
 
 from feishuperm.errors import SettingError, UsageError
 from feishuperm.lib.config import config_path, read_config
-from feishuperm.lib.display import visible
+from feishuperm.lib.display import MARK, filled, visible
 from feishuperm.lib.language import spoken, translate
 from feishuperm.messages import msg
 from feishuperm.models.names import COMMAND_GROUPS, COMMANDS, TOPICS
@@ -29,12 +28,6 @@ from feishuperm.models.settings import SETTINGS, Setting, parse_setting
 WIDEST = 96  # columns: longer lines are hard to read
 NARROWEST = 30
 BOLD, PLAIN = "\033[1m", "\033[22m"
-MARK = "\0"  # stands for the beginning and the end of bold words while lines are cut
-# A word, or one Chinese character with the punctuation that may not leave it.
-WORDS = re.compile(
-    "[（「“《]*(?:[\u2e80-\u9fff\uac00-\ud7ff]|[^\\s\u2e80-\u9fff\uff00-\uffef“”]+)"
-    "[，。、；：？！）」”》…]*|\\S"
-)
 VALUE_SHOWN = 120  # characters
 
 
@@ -170,21 +163,5 @@ def drawn_text(line: str, width: int) -> Iterator[str]:
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """Cut a text into lines; a Chinese character is as wide as two others."""
-    text = re.sub(r"\*\*|`", MARK, text.replace("\\|", "|"))
-    line, used = "", 0
-    for match in WORDS.finditer(text):
-        word = match[0]
-        gap = " " if match.start() and text[match.start() - 1] == " " else ""
-        size = columns(word)
-        if line and used + len(gap) + size > width:
-            yield line
-            line, used, gap = "", 0, ""
-        line, used = line + gap + word, used + len(gap) + size
-    yield line
-
-
-def columns(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return len(text) + wide - text.count(MARK)
+    """Cut a text into lines, its bold words marked."""
+    return filled(re.sub(r"\*\*|`", MARK, text.replace("\\|", "|")), width)

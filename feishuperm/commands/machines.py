@@ -15,8 +15,8 @@ from feishuperm.lib.terminal import say
 from feishuperm.messages import msg
 
 USAGE = (
-    "feishuperm machines [--json] | machines rename ID NAME | machines revoke ID"
-    " | machines revoke --owner OPEN_ID"
+    "feishuperm machines [--json] | machines rename ID NAME\n"
+    "       feishuperm machines revoke ID | machines revoke --owner OPEN_ID"
 )
 
 
@@ -27,7 +27,7 @@ def main(args: list[str]) -> int:
     parser.add_argument("id", nargs="?")
     parser.add_argument("name", nargs="?")
     parser.add_argument("--owner", default="", help=msg("all machines of this person"))
-    parser.add_argument("--json", action="store_true", help=msg("for programs"))
+    parser.add_argument("--json", action="store_true", help=msg("print JSON"))
     options = parser.parse_args(args)
     if options.what is None:
         return _list(options.json)

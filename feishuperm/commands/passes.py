@@ -45,7 +45,7 @@ def main(args: list[str]) -> int:
     add("--minutes", type=number, metavar="N", help=msg("for N minutes"))
     add("--session", metavar="ID", help=msg("in this session only"))
     add("--project", metavar="DIR", help=msg("in this project (default: this folder)"))
-    add("--json", action="store_true", help=msg("for programs"))
+    add("--json", action="store_true", help=msg("print JSON"))
     options = parser.parse_args(args)
     if options.action is None:
         return _list(options.json)

@@ -32,7 +32,7 @@ def _read(args: list[str]) -> bool:
     from feishuperm.lib.arguments import ArgumentParser
 
     parser = ArgumentParser("version", EPILOG)
-    parser.add_argument("--json", action="store_true", help=msg("for programs"))
+    parser.add_argument("--json", action="store_true", help=msg("print JSON"))
     return bool(parser.parse_args(args).json)
 
 

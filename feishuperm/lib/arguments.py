@@ -8,9 +8,11 @@ for words only that they do not know: argparse takes longer to load than they to
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 
 from feishuperm.errors import UsageError
+from feishuperm.lib.display import filled
 from feishuperm.lib.language import translate
 from feishuperm.messages import msg
 from feishuperm.models.names import COMMANDS
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 COLUMNS = 68  # of the line of usage, behind its first word
+WIDEST = 79
+# Where lines of Chinese meet there is no space.
+JOINED = re.compile("(?<=[\u3001-\uffef])\n(?=[\u3001-\uffef])|(?<=[，。；：、）])\n")
 MARGIN = 24  # where help begins; a longer name has a line of its own
 
 
@@ -85,9 +90,12 @@ class ArgumentParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """What `--help` prints."""
         usage = f"{translate('usage:')} {self.own_usage or self._usage()}"
-        summary, epilog = COMMANDS[self.command], self.epilog or ""
+        summary, ends = (
+            COMMANDS[self.command],
+            translate(self.epilog or "").split("\n\n"),
+        )
         rows = "\n".join(self._rows())
-        parts = (usage, translate(summary), rows, translate(epilog))
+        parts = (usage, translate(summary), rows, *map(_paragraph, ends))
         return "\n\n".join(filter(None, parts))
 
     def _usage(self) -> str:
@@ -105,8 +113,17 @@ class ArgumentParser(argparse.ArgumentParser):
             if action.help and len(row) > MARGIN - 2:
                 yield row
                 row = ""
-            if action.help:
-                yield f"{row:<{MARGIN}}{translate(action.help)}"
+            lines = filled(translate(action.help or ""), WIDEST - MARGIN)
+            for line in lines if action.help else ():
+                yield f"{row:<{MARGIN}}{line}"
+                row = ""
+
+
+def _paragraph(text: str) -> str:
+    """A paragraph as wide as a terminal; one that holds a list stays as it is."""
+    if re.search("^ ", text, re.MULTILINE):
+        return text
+    return "\n".join(filled(JOINED.sub("", text), WIDEST))
 
 
 def _form(action: argparse.Action, *names: str) -> str:

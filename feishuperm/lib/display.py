@@ -8,6 +8,8 @@ point in brackets.  Markup is not known here: cards and pages escape for themsel
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterator
 
 # Controls, format and direction marks, line and paragraph separators, blanks that are
 # no space to a shell, letters drawn as nothing, variation selectors, lone surrogates,
@@ -25,6 +27,12 @@ _UNSEEN = re.compile(
 # felt by everybody who waits for the server.
 _PLAIN = bytes((9, 10, *range(32, 127)))
 _COMMON = re.compile("[^\u4e00-\u9fff\u3001-\u301f\uff01-\uff5e]")
+MARK = "\0"  # takes no room: it stands for the beginning or the end of bold words
+# A word, or one Chinese character with the punctuation that may not leave it.
+WORDS = re.compile(
+    "[（「“《]*(?:[\u2e80-\u9fff\uac00-\ud7ff]|[^\\s\u2e80-\u9fff\uff00-\uffef“”]+)"
+    "[，。、；：？！）」”》…]*|\\S"
+)
 SHORT = 1000  # characters that may be searched one by one
 FEW = 20  # kinds of character that are replaced one after the other
 
@@ -81,3 +89,23 @@ class _Spelled(dict[int, "int | str"]):
 
 def _spelled(character: str) -> str:
     return f"⟦U+{ord(character):04X}⟧"
+
+
+def width(text: str) -> int:
+    """How many columns a terminal gives a text."""
+    seen = [c for c in text if c != MARK and not unicodedata.combining(c)]
+    return len(seen) + sum(unicodedata.east_asian_width(c) in "WF" for c in seen)
+
+
+def filled(text: str, columns: int) -> Iterator[str]:
+    """A text in lines of so many columns."""
+    line, used = "", 0
+    for match in WORDS.finditer(text):
+        word = match[0]
+        gap = " " if match.start() and text[match.start() - 1].isspace() else ""
+        size = width(word)
+        if line and used + len(gap) + size > columns:
+            yield line
+            line, used, gap = "", 0, ""
+        line, used = line + gap + word, used + len(gap) + size
+    yield line

@@ -13,12 +13,11 @@ import json
 import re
 import sys
 import time
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.display import one_line
+from feishuperm.lib.display import one_line, width
 from feishuperm.lib.language import translate
 from feishuperm.lib.log import mask
 from feishuperm.messages import message_of, msg, word
@@ -106,11 +105,6 @@ def _cell(value: object) -> str:
     return f"'{text}" if text[:1] in FORMULAS else text
 
 
-def width(text: str) -> int:
-    """How many columns a terminal gives a text."""
-    return sum(_cell_width(character) for character in text)
-
-
 def pad(text: str, columns: int) -> str:
     """A text with blanks up to a width."""
     return text + " " * (columns - width(text))
@@ -120,16 +114,10 @@ def cut(text: str, columns: int) -> str:
     """As much of a text as fits."""
     used = 0
     for index, character in enumerate(text):
-        used += _cell_width(character)
+        used += width(character)
         if used > columns:
             return text[:index]
     return text
-
-
-def _cell_width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _row(entry: Entry, undone: bool, narrow: bool) -> tuple[str, ...]:

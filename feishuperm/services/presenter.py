@@ -89,6 +89,7 @@ RESULTS = {
 BROAD = msg(
     "Every call of this tool will pass without asking"
 )  # what a person has to read before a rule for all of a tool
+TEST = msg("Claude Code test card")
 REMARK = 2000  # characters of what the client says of an event
 BRIEF = 20_000  # characters of all blocks; a card holds no more bytes
 WORDS_READ = 8000  # characters of what Claude said: its last paragraph is in them
@@ -249,7 +250,8 @@ class Presenter:
         tap = [offer for offer in ask.actions if offer.name == "allow"]
         said = self.say("Your phone is connected. Tap the button, that is all.")
         return ask.bare(said)._replace(
-            title=self.say("Claude Code test card"),
+            title=self.say(TEST),
+            heading=self.say(TEST),
             at_zero="",  # nothing is denied
             actions=tuple(offer._replace(label=self.say("Got it")) for offer in tap),
         )
@@ -354,7 +356,8 @@ class Presenter:
 
     def summary(self, request: Request) -> str:
         """A request on one line, as people call it."""
-        noun = KINDS[request.kind].noun
+        is_test = request.tool_name == TEST_TOOL
+        noun = TEST if is_test else KINDS[request.kind].noun
         return self.say(noun) if noun else request.summary
 
     def outcome(self, request: Request) -> Outcome:

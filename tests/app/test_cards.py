@@ -243,7 +243,7 @@ def test_title_card_names_the_way_to_the_request(page: str) -> None:
 
 def test_test_card_has_its_button_where_cards_are_titles_too() -> None:
     ask = brief(TEST_TOOL, text="")
-    assert bare_ask(ask) == ask
+    assert bare_ask(ask) == ask and ask.heading == ask.title
     card = drawn(ask)
     assert actions(card) == ["allow"] and TEST_TOOL not in encode(card)
     assert "自动拒绝" not in json.dumps(card, ensure_ascii=False)

@@ -117,7 +117,7 @@ def make_row(ask: Ask, links: Links) -> Row:
         line = one_line(_subject(ask), ROW_LENGTH)
         danger = f"<i>{shown(ask.dangers[0])}</i>" if ask.dangers else ""
         what = title + danger + (f"<code>{shown(line)}</code>" if line else "")
-    name = f"{_name(ask)} · {ask.project_name}"
+    name = " · ".join(filter(None, (_name(ask), ask.project_name)))
     where = " · ".join(filter(None, (ask.project_name, ask.branch, ask.agent)))
     # What is shown beside the list changes with these two: its script looks at them.
     state = f' data-why="{shown(ask.why)}" data-hold="{int(ask.hold)}"'
@@ -176,7 +176,7 @@ def _name(ask: Ask) -> str:
     """What a request is called: its tool, or what else waits for a person."""
     kind = KINDS[ask.kind]
     if kind.of_a_call:
-        return ask.what or ask.summary or ask.tool
+        return ask.what or ask.summary or ask.tool or ask.title
     return ask.heading if kind.noun else f"{ask.heading} · {ask.tool}"
 
 
