@@ -91,11 +91,6 @@ def _webhook(value: str) -> str:
     return _checked(_url(value), not look_alikes)
 
 
-def _delay(value: str) -> int:
-    """Seconds; release 0.2.0 knew `auto`, which held a card about so long."""
-    return 15 if value == "auto" else _number(0, 86400)(value)
-
-
 def _number(low: int, high: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
         number = int(_checked(value, value.isascii() and value.isdigit()))

@@ -252,8 +252,3 @@ def test_what_allows_something_is_asked_for_first_away_from_loopback(
     assert settings.asks_first(grants=False) is deny
     lasting = settings.asks_first(grants=True, lasts=True)
     assert lasting is (allow or not settings.url_is_local())
-
-
-def test_delay_that_an_older_release_knew_still_starts_a_server() -> None:
-    setting = BY_KEY["PERMISSION_NOTIFY_DELAY"]
-    assert parse_setting(setting, "auto") == 15
