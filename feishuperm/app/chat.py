@@ -87,12 +87,7 @@ def cleaned(text: str) -> str:
 def read_reply(text: str, ask: Ask) -> Reply | None:
     """The answer that a text below a card is; None if it is none."""
     said = cleaned(text)
-    word, _, rest = said.partition(" ")
-    look = WORDS.get(word.rstrip("：:，,").lower())
-    named = next((offer for offer in ask.actions if offer.look == look), None)
-    offer = _numbered(said, ask) or named
-    if offer is None or offer.needs or (rest and not offer.fields):
-        offer, rest = next((offer for offer in ask.actions if offer.words), None), said
+    offer, rest = _meant(said, ask)
     if offer is None or not said:
         return None
     if offer.needs:
@@ -101,6 +96,17 @@ def read_reply(text: str, ask: Ask) -> Reply | None:
     if rest.strip() and offer.fields:
         values[offer.fields[0]] = (rest.strip(),)
     return Reply(offer.name, values)
+
+
+def _meant(said: str, ask: Ask) -> tuple[Offer | None, str]:
+    """The button that a text names, and the words behind it; else that for words."""
+    word, _, rest = said.partition(" ")
+    look = WORDS.get(word.rstrip("：:，,").lower())
+    named = next((offer for offer in ask.actions if offer.look == look), None)
+    offer = _numbered(said, ask) or named
+    if offer is None or offer.needs or (rest and not offer.fields):
+        return next((offer for offer in ask.actions if offer.words), None), said
+    return offer, rest
 
 
 def _numbered(said: str, ask: Ask) -> Offer | None:

@@ -795,12 +795,7 @@ class AppChannel(Channel):
         if card is not None and self.burst_of(card.ask.id) is not None:
             return self.say("That card holds several requests: please tap its buttons.")
         if card is not None:
-            answer = self._replies.read(card, said, who)
-            if isinstance(answer, str):
-                return answer
-            receipt = self.approvals.answer(answer)
-            ended = receipt.status in (statuses.SETTLED, statuses.ENDED)
-            return receipt.outcome.done if ended else receipt.error or self._missing()
+            return self._answer_card(card, said, who)
         if text_at(message, "parent_id"):
             return self.say("That request has ended.")
         command = chat.read_command(said)
@@ -814,6 +809,15 @@ class AppChannel(Channel):
                 "Did you mean “{what}”? Please reply to its card.", what=meant
             )
         return self.say(HELP)
+
+    def _answer_card(self, card: OpenCard, said: str, who: str) -> str:
+        """A text below a card: its request gets it as an answer."""
+        answer = self._replies.read(card, said, who)
+        if isinstance(answer, str):
+            return answer
+        receipt = self.approvals.answer(answer)
+        ended = receipt.status in (statuses.SETTLED, statuses.ENDED)
+        return receipt.outcome.done if ended else receipt.error or self._missing()
 
     def _obey(self, command: chat.Command, who: str, message_id: str) -> str:
         """Do what a command says; what is told of it, unless that comes later."""
