@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
-from unicodedata import east_asian_width
 
 from feishuperm.handlers.pages.layout import (
     INBOX,
@@ -27,7 +26,7 @@ from feishuperm.handlers.pages.layout import (
     shown,
 )
 from feishuperm.handlers.pages.request import MARKDOWN, Links, outcome_box, surface_name
-from feishuperm.lib.display import one_line
+from feishuperm.lib.display import one_line, width
 from feishuperm.lib.markdown import parse
 from feishuperm.messages import msg, pmsg, text
 from feishuperm.models.ask import NO, YES, Ask, Block, Outcome, last_name
@@ -144,9 +143,7 @@ def _whole_call(ask: Ask) -> list[str]:
         row.kind in FITTING and row.text.strip() and "\n" not in row.text
         for row in ask.blocks
     )
-    # Chinese letters take two places.
-    columns = sum(1 + (east_asian_width(one) in "WF") for one in "".join(lines))
-    return lines if fit and columns <= ROW_COLUMNS else []
+    return lines if fit and sum(map(width, lines)) <= ROW_COLUMNS else []
 
 
 def _row_buttons(ask: Ask, links: Links, whole: list[str]) -> str:
