@@ -128,7 +128,7 @@ def test_foreign_file_under_our_name_is_refused_before_anything_changes(
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
     manifest = Manifest(environ)
-    with pytest.raises(FeishupermError, match="is not ours"):
+    with pytest.raises(FeishupermError, match="is not feishuperm's"):
         run(program_step(tmp_path, manifest))
     assert mine.read_text() == "mine"
     assert not (tmp_path / "prefix/share").exists()
