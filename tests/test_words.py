@@ -17,6 +17,7 @@ import build
 from feishuperm import messages
 from feishuperm.compiled import compile_po
 from feishuperm.compiled import read_po as read_own
+from feishuperm.lib.display import width
 from feishuperm.messages import (
     CATALOGUE,
     SYSTEM,
@@ -31,7 +32,6 @@ from feishuperm.messages import (
     word,
 )
 from feishuperm.models.settings import SETTINGS
-from feishuperm.services.history import width
 from tests import words
 
 CHINESE = words.read()

@@ -54,7 +54,7 @@ def overview() -> str:
         lines.append("")
     lines.append(translate("`feishuperm COMMAND --help` shows the options of one."))
     topics = translate("`feishuperm help TOPIC`: {}", ", ".join(TOPICS))
-    return "\n".join([*lines, *wrapped(topics, 78)]).replace(MARK, "`")
+    return "\n".join([*lines, *filled(topics, 78)])
 
 
 def page(topic: str) -> str:

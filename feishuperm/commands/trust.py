@@ -21,13 +21,12 @@ from feishuperm.hooks.trust import (
     project_content,
 )
 from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.display import one_line, pad, visible
 from feishuperm.lib.language import translate
 from feishuperm.lib.process_tree import require_person
 from feishuperm.lib.terminal import ask, say, show
 from feishuperm.messages import msg
 from feishuperm.models.fields import value_at
-from feishuperm.services.history import pad
 from feishuperm.services.ledger import Ledger
 
 USAGE = "feishuperm trust [DIR] | trust list | trust revoke DIR"

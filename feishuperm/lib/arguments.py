@@ -90,12 +90,9 @@ class ArgumentParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """What `--help` prints."""
         usage = f"{translate('usage:')} {self.own_usage or self._usage()}"
-        summary, ends = (
-            COMMANDS[self.command],
-            translate(self.epilog or "").split("\n\n"),
-        )
+        ends = translate(self.epilog or "").split("\n\n")
         rows = "\n".join(self._rows())
-        parts = (usage, translate(summary), rows, *map(_paragraph, ends))
+        parts = (usage, translate(COMMANDS[self.command]), rows, *map(_paragraph, ends))
         return "\n\n".join(filter(None, parts))
 
     def _usage(self) -> str:
@@ -108,13 +105,12 @@ class ArgumentParser(argparse.ArgumentParser):
         return "\n".join(lines)
 
     def _rows(self) -> Iterator[str]:
-        for action in self._actions:
+        for action in [action for action in self._actions if action.help]:
             row = f"  {_form(action, *action.option_strings)}"
-            if action.help and len(row) > MARGIN - 2:
+            if len(row) > MARGIN - 2:
                 yield row
                 row = ""
-            lines = filled(translate(action.help or ""), WIDEST - MARGIN)
-            for line in lines if action.help else ():
+            for line in filled(translate(action.help or ""), WIDEST - MARGIN):
                 yield f"{row:<{MARGIN}}{line}"
                 row = ""
 

@@ -97,6 +97,21 @@ def width(text: str) -> int:
     return len(seen) + sum(unicodedata.east_asian_width(c) in "WF" for c in seen)
 
 
+def pad(text: str, columns: int) -> str:
+    """A text with blanks up to a width."""
+    return text + " " * (columns - width(text))
+
+
+def cut(text: str, columns: int) -> str:
+    """As much of a text as fits."""
+    used = 0
+    for index, character in enumerate(text):
+        used += width(character)
+        if used > columns:
+            return text[:index]
+    return text
+
+
 def filled(text: str, columns: int) -> Iterator[str]:
     """A text in lines of so many columns."""
     line, used = "", 0

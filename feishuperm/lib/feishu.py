@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm.lib import markdown
-from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.display import cut, one_line, visible, width
 from feishuperm.lib.json import json_get
 from feishuperm.lib.log import log
 from feishuperm.lib.post import Reply, post_json
@@ -56,7 +56,6 @@ NAME = 80  # characters of a project, branch or tool name; whole on the request'
 PARTS = 40  # of a plan that is drawn; one with more is text, and a card holds 200
 KNOWN = 600  # characters of a line about a request
 LINE, NOTE_LINE = 42, 48  # columns of a line on a phone, in either size of letters
-WIDE = "\u2e7f"  # letters behind this take two
 LABEL = 100  # characters of a button or a field
 SHORT_ID = 8  # characters of a session id
 LATE = 5  # seconds; a card that leaves later tells the time that is left
@@ -382,12 +381,7 @@ def _why(ask: Ask) -> str:
 
 def _first_line(said: str, most: int) -> str:
     """As much as a phone shows on a line."""
-    used = 0
-    for place, letter in enumerate(said):
-        used += 2 if letter > WIDE else 1
-        if used > most:
-            return f"{said[: place - 1]}…"
-    return said
+    return said if width(said) <= most else f"{cut(said, most - 1)}…"
 
 
 def known_elements(ask: Ask) -> list[Element]:

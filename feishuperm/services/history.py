@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.display import one_line, width
+from feishuperm.lib.display import cut, one_line, pad, width
 from feishuperm.lib.language import translate
 from feishuperm.lib.log import mask
 from feishuperm.messages import message_of, msg, word
@@ -103,21 +103,6 @@ def _cell(value: object) -> str:
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
     text = one_line(text, sys.maxsize)
     return f"'{text}" if text[:1] in FORMULAS else text
-
-
-def pad(text: str, columns: int) -> str:
-    """A text with blanks up to a width."""
-    return text + " " * (columns - width(text))
-
-
-def cut(text: str, columns: int) -> str:
-    """As much of a text as fits."""
-    used = 0
-    for index, character in enumerate(text):
-        used += width(character)
-        if used > columns:
-            return text[:index]
-    return text
 
 
 def _row(entry: Entry, undone: bool, narrow: bool) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from feishuperm.errors import FeishupermError, FileError, SettingError, UsageErr
 from feishuperm.lib import config, enrolment, feishu, program
 from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.control import NotRunningError
-from feishuperm.lib.display import one_line
+from feishuperm.lib.display import one_line, pad
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.language import translate
 from feishuperm.lib.post import Reply, post_json
@@ -33,7 +33,6 @@ from feishuperm.messages import message_of, msg, word
 from feishuperm.models.fields import decoded, part_at
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.settings import BY_KEY, LOOPBACK, Settings, parse_setting
-from feishuperm.services.history import pad
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import READ, check
 from feishuperm.setup import checks

@@ -34,7 +34,7 @@ from feishuperm.app.health import CALLBACK, EVENT, SCOPES
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib import qr
 from feishuperm.lib.child import signals_after
-from feishuperm.lib.display import one_line
+from feishuperm.lib.display import cut, one_line
 from feishuperm.lib.files import read_json, write_atomic
 from feishuperm.lib.language import can_show, translate
 from feishuperm.lib.post import HEADERS, Call, Reply
@@ -42,7 +42,6 @@ from feishuperm.lib.terminal import say, show
 from feishuperm.messages import msg
 from feishuperm.models.fields import decoded, text_at
 from feishuperm.models.settings import url_host
-from feishuperm.services.history import cut
 from feishuperm.setup.steps import remove_file
 
 PATH = "/oauth/v1/app/registration"

@@ -10,11 +10,10 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib import qr
 from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import Reply, ask_server, is_listening
-from feishuperm.lib.display import one_line
+from feishuperm.lib.display import one_line, pad
 from feishuperm.lib.language import spoken, translate
 from feishuperm.messages import msg, word
 from feishuperm.models.settings import host_is_local, url_host
-from feishuperm.services.history import pad
 from feishuperm.setup.service import kept_by, tries
 
 Status = dict[str, Any]

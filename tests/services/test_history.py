@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from feishuperm.services.history import as_csv, cut, is_head, table, verdict, width
+from feishuperm.lib.display import cut, width
+from feishuperm.services.history import as_csv, is_head, table, verdict
 from feishuperm.services.ledger_check import Report
 from tests.tables import every_row
 

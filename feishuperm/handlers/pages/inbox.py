@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
-from unicodedata import east_asian_width
 
 from feishuperm.handlers.pages.layout import (
     INBOX,
@@ -27,7 +26,7 @@ from feishuperm.handlers.pages.layout import (
     shown,
 )
 from feishuperm.handlers.pages.request import MARKDOWN, Links, outcome_box, surface_name
-from feishuperm.lib.display import one_line
+from feishuperm.lib.display import one_line, width
 from feishuperm.lib.markdown import parse
 from feishuperm.messages import msg, pmsg, text
 from feishuperm.models.ask import NO, YES, Ask, Block, Outcome, last_name
@@ -140,13 +139,13 @@ def _whole_call(ask: Ask) -> list[str]:
     kind, lines = KINDS[ask.kind], [block.text for block in ask.blocks]
     if not kind.of_a_call or kind.noun or ask.dangers or ask.partial or ask.masked:
         return []
-    # Chinese letters take two places.
-    columns = sum(1 + (east_asian_width(one) in "WF") for one in "".join(lines))
-    return lines if all(map(_fits, ask.blocks)) and columns <= ROW_COLUMNS else []
+    is_short = sum(map(width, lines)) <= ROW_COLUMNS
+    return lines if is_short and all(map(_fits, ask.blocks)) else []
 
 
 def _fits(block: Block) -> bool:
-    return block.kind in FITTING and bool(block.text.strip()) and "\n" not in block.text
+    return block.kind in FITTING and bool(block.text.strip()) and "
+" not in block.text
 
 
 def _row_buttons(ask: Ask, links: Links, whole: list[str]) -> str:
