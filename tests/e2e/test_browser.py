@@ -939,8 +939,8 @@ def test_why_is_said_and_the_result_follows_by_itself(
     assert hook.decision()["behavior"] == "allow"
     assert not page.locator("#result").is_visible()
     transcript.result("Exit code 3\nboom", is_error=True)
-    expect_text(page.locator("#result"), "已运行，退出码 3")
-    expect_text(inbox.locator("#recent"), "已运行，退出码 3", "npm run build")
+    expect_text(page.locator("#result"), "失败（退出码 3）")
+    expect_text(inbox.locator("#recent"), "失败（退出码 3）", "npm run build")
 
 
 def test_inbox_keeps_what_is_typed_and_the_focus_when_more_is_known(
