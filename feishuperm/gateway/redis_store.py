@@ -224,7 +224,15 @@ class RedisStore(Store):
 
     def _reader_changed(self) -> None:
         if self._reader.state == UP:
-            run(self._follow(), _report)
+            run(self._follow(), self._lost_track)
+
+    def _lost_track(self, error: Exception) -> None:
+        """Nobody hears the bus: that must not look like a bus that is silent."""
+        if isinstance(error, StoreDown):  # of which the connection tells itself
+            return
+        log(f"the engine said something odd: {error!r}", "error")
+        if self._reader.live is not None:
+            self._reader.live.drop("the engine said something odd")
 
     async def _follow(self) -> None:
         """Hear the bus for as long as this connection is up."""
@@ -259,11 +267,6 @@ class RedisStore(Store):
 
 # What hearing an entry raises that somebody edited.
 EDITED = (FeishupermError, LookupError, ValueError, TypeError, AttributeError)
-
-
-def _report(error: Exception) -> None:
-    if not isinstance(error, StoreDown):  # of which the connection tells itself
-        log(f"the engine said something odd: {error!r}", "error")
 
 
 def _place(id: str) -> tuple[int, int]:

@@ -113,7 +113,7 @@ def newest(served: Served) -> str:
     ("command", "said"),
     [
         ("touch one", "已完成"),
-        ("touch one; exit 3", "已运行，退出码 3"),
+        ("touch one; exit 3", "失败（退出码 3）"),
     ],
 )
 def test_page_says_why_and_the_history_what_came_of_it(

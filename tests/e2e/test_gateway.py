@@ -79,7 +79,7 @@ def test_tap_reaches_the_machine_that_asked(
     assert feishu.buttons(message) == []
     wait_until(lambda: feishu.patches)
     transcript.result("Exit code 3\nboom", is_error=True)
-    wait_until(lambda: "已运行，退出码 3" in str(feishu.card(message)))
+    wait_until(lambda: "失败（退出码 3）" in str(feishu.card(message)))
 
 
 def test_join_shows_who_confirmed_and_stores_a_key(

@@ -197,6 +197,19 @@ def test_clock_that_ran_back_makes_it_read_everything() -> None:
     assert reader.asked[-1][0][0][-1] == "0-0"
 
 
+@every_row("reply", [None, 7, [[7]], [[b"x-y", [b"d", b"{}"]]]])
+def test_bus_that_cannot_be_followed_is_dialled_again(reply: object) -> None:
+    """Taps of other replicas would be heard by nobody while all looks well."""
+    _, _, reader = lines()
+    reader.on_change()
+    reader.asked[-1][1]([[[b"1-0", [b"d", b"{}"]]]])
+    reader.asked[-1][1]([[[b"bus", [reply]]] if reply else 7])
+    assert len(reader.dropped) == 1
+    reader.on_change()
+    reader.asked[-1][1]([[[b"2-0", [b"d", b"{}"]]]])
+    assert reader.asked[-1][0][0][0] == "XREAD"
+
+
 @every_row("reply", [7, [b"x", b"1"], [b"1"], None, b"nonsense"])
 def test_server_that_answers_nonsense_is_away_meanwhile(reply: object) -> None:
     store, commands, _ = lines()
