@@ -144,8 +144,7 @@ def _whole_call(ask: Ask) -> list[str]:
 
 
 def _fits(block: Block) -> bool:
-    return block.kind in FITTING and bool(block.text.strip()) and "
-" not in block.text
+    return block.kind in FITTING and bool(block.text.strip()) and "\n" not in block.text
 
 
 def _row_buttons(ask: Ask, links: Links, whole: list[str]) -> str:
