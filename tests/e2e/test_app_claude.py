@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import wait_until
 from tests.e2e.test_app import app_settings
 from tests.fakes.feishu import every_text
-from tests.fakes.feishu_app import OWNER, FakePlatform
+from tests.fakes.feishu_app import FakePlatform
 from tests.fakes.model import text, tool, write_plan
 from tests.lab import COLOUR, SIZES, Lab
 from tests.served import Served
@@ -93,7 +93,7 @@ def test_taps_in_the_card_decide_what_the_session_does(lab: Lab, thumb: Thumb) -
         [text("bye")],
     )  # fmt: skip
     session = lab.session("go")
-    assert OWNER[-6:] in thumb.tap("批准运行")
+    assert "你 · " in thumb.tap("批准运行")
     assert not thumb.told(allowed).is_error
     assert "先跑测试" in thumb.tap("拒绝运行", {"reason": "先跑测试"})
     told = thumb.told(denied)
@@ -155,11 +155,12 @@ def form_of(thumb: Thumb, answers: dict[str, Any]) -> dict[str, Any]:
 
 def inputs(thumb: Thumb) -> list[str]:
     """The names of a card's text fields, from the top."""
-    card = thumb.feishu.card(thumb.card())
-    forms = [e for e in card["body"]["elements"] if e["tag"] == "form"]
-    return [
-        e["name"] for form in forms for e in form["elements"] if e["tag"] == "input"
-    ]
+    found, rest = [], [thumb.feishu.card(thumb.card())["body"]]
+    while rest:  # some are in a panel of the form
+        element = rest.pop()
+        found += [element["name"]] if element.get("tag") == "input" else []
+        rest += reversed(element.get("elements", []))
+    return found
 
 
 def test_plan_is_sent_back_with_a_reason_and_then_approved(

@@ -321,6 +321,7 @@ def test_refusal_on_the_phone_is_said_and_asked_about_again(desk: Desk) -> None:
         assert terminal.screen().count("Where should requests be sent?") == 2
         assert "hint: if Feishu said that an app was created" in terminal.screen()
         terminal.type("4")
+        terminal.wait("Choose [1]: 4")  # or its own question would be answered again
         press_enter_until(terminal, "Now open the inbox")
         assert terminal.ended() == 0
         screen = terminal.screen()
