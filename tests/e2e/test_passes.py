@@ -129,7 +129,7 @@ def test_command_line_shows_the_scope_asks_lists_and_revokes(
         environ = {**served.environ, "TERM": "xterm"}
         command = [str(pyz), "passes", "add", "Bash(npm test)", "--calls", "2"]
         with Terminal(command, environ, cwd=str(served.project)) as terminal:
-            terminal.wait("make this pass?")
+            terminal.wait("create this pass?")
             assert "Bash(npm test)" in terminal.screen()
             assert "2 calls" in terminal.screen()
             terminal.type("y")

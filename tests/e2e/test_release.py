@@ -160,7 +160,7 @@ def test_release_is_installed_and_upgrades_itself(
     archive = machine.home / ".local/share/feishuperm/feishuperm.pyz"
     assert archive.read_bytes() == release.files["feishuperm.pyz"]
     first = machine.hook(command="echo one")
-    answer(machine.waiting(), "/allow")
+    answer(machine.waiting(), "allow")
     assert json.loads(output(first))
     pending = machine.hook(command="echo two")
     before = machine.waiting()
@@ -174,7 +174,7 @@ def test_release_is_installed_and_upgrades_itself(
     assert [one["id"] for one in after["waiting"]] == [
         one["id"] for one in before["waiting"]
     ]
-    answer(after, "/allow")
+    answer(after, "allow")
     decision = json.loads(output(pending))["hookSpecificOutput"]["decision"]
     assert decision["behavior"] == "allow"
     assert machine.run("log", "verify").returncode == 0
