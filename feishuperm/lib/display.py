@@ -23,6 +23,8 @@ _UNSEEN = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
 )
 
+_UNSEEN_RUN = re.compile(_UNSEEN.pattern + "+")
+
 # Most of any text, and taken out at once: a search through megabytes of them would be
 # felt by everybody who waits for the server.
 _PLAIN = bytes((9, 10, *range(32, 127)))
@@ -35,6 +37,7 @@ WORDS = re.compile(
 )
 SHORT = 1000  # characters that may be searched one by one
 FEW = 20  # kinds of character that are replaced one after the other
+KNOWN = 5000  # characters whose spelling is kept
 
 
 def count_unseen(text: str) -> int:
@@ -42,7 +45,7 @@ def count_unseen(text: str) -> int:
     others = _others(text)
     if not _COMMON.search(others):
         return 0
-    return len(others) - len(_UNSEEN.sub("", others))
+    return len(others) - len(_UNSEEN_RUN.sub("", others))
 
 
 def _others(text: str) -> str:
@@ -63,7 +66,9 @@ def visible(text: str) -> str:
     unseen = {character for character in set(others) if _UNSEEN.match(character)}
     if len(unseen) > FEW:
         # One call per match would take seconds for some MB of nothing but these.
-        return text.translate(_Spelled())
+        if len(_SPELLED) > KNOWN:
+            _SPELLED.clear()
+        return text.translate(_SPELLED)
     for character in unseen:
         text = text.replace(character, _spelled(character))
     return text
@@ -89,6 +94,9 @@ class _Spelled(dict[int, "int | str"]):
 
 def _spelled(character: str) -> str:
     return f"⟦U+{ord(character):04X}⟧"
+
+
+_SPELLED = _Spelled()
 
 
 def width(text: str) -> int:

@@ -78,6 +78,14 @@ class Request:
         self.local, self.local_port = "", 0  # the address it came to
         self.memo: dict[str, Any] = {}  # one for all requests of a connection
 
+    def copy(self) -> Request:
+        """The same head again, for a request of its own."""
+        request = Request(
+            self.method, self.path, self.query.copy(), self.headers.copy(), self.version
+        )
+        request.length, request.keep_alive = self.length, self.keep_alive
+        return request
+
     def upgrades(self) -> bool:
         """Whether the client wants to speak another protocol, such as WebSocket."""
         return "upgrade" in self.headers or "upgrade" in options(self.headers)
@@ -183,7 +191,7 @@ class RequestReader:
         head = bytes(buffer[: end + 2])
         del buffer[: end + 4]
         self._scanned = 0
-        request = parse_head(head)
+        request = parse_head(head).copy()
         if request.length > self._max_body:
             raise ProtocolError("body too large", 413)
         return request
@@ -200,8 +208,9 @@ class RequestReader:
         self._scanned = max(0, len(buffer) - 3)
 
 
+@lru_cache(maxsize=8)  # a program that asks again asks to the letter
 def parse_head(data: bytes) -> Request:
-    """A head, its last line's end included. Raises ProtocolError."""
+    """A head, its last line's end included; to be copied. Raises ProtocolError."""
     match = HEAD.fullmatch(data.decode("latin-1"))
     if match is None:
         raise ProtocolError("malformed request line or header")
