@@ -34,7 +34,7 @@ FIRST_PAUSE = 0.5  # seconds, and twice as long after each failure
 # A person has 55 seconds: while one waits, the end of an outage is noticed soon.
 LONGEST_PAUSE, LONGEST_WITHOUT_WAITER = 3.0, 15.0
 # A service that takes a connection and says nothing so long will not show it in time;
-# whoever asked waits no longer for it than that.
+# a person waits no longer for it than that.
 SILENT_ATTEMPT, SILENT_SECONDS = 5.0, 10.0
 LANE_PAUSE = 1.0  # seconds for one receiver, who gets too much
 MAX_QUEUE = 1000  # each holds an ask, and 1000 take ten minutes to send

@@ -588,7 +588,7 @@ class Bot(NamedTuple):
     clock: Callable[[], float] = time.time
 
     def send(self, message: Message) -> SendResult:
-        """Send any message, once; signed anew if only that was wrong."""
+        """Send any message, once; signed again if only that was wrong."""
         result = self._attempt(message)
         if result.code == BAD_SIGN and self.secret:
             result = self._attempt(message)

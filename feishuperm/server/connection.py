@@ -1,7 +1,7 @@
 """One client each: a waiting hook on the unix socket, a browser over HTTP.
 
 Feeds bytes to `protocol`, hands over what comes out, and sends what it is given, never
-waiting for anybody.  Knows no route and no request; whoever made the connection gets
+waiting for anybody.  Knows no route and no request; the owner of the connection gets
 callables called.  A peer that does not read is dropped at a bound, one that does not
 write at a deadline, which the acceptor's sweep looks at (`server.listen`).  However
 much a peer sends at once, a turn of the loop takes `PER_TURN` messages of it.
@@ -221,8 +221,8 @@ class Connection(Handler):
 class HookConnection(Connection):
     """A hook, from its first frame until either side closes.
 
-    `on_frame(connection, kind, body)` for each frame; `on_close(connection)` once,
-    whoever closed.  `data` is the owner's: what this hook waits for.
+    `on_frame(connection, kind, body)` for each frame; `on_close(connection)` once, on
+    either side's end.  `data` is the owner's: what this hook waits for.
     """
 
     __slots__ = ("_on_frame", "_reader", "data")

@@ -53,7 +53,7 @@ SHORT_ID = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
 REFUSED = "refused"  # the event of an entry: nothing was done
 UNDO = "undo"  # the event of an entry: rules were undone
-# Names of ours, as people are told them.
+# Names in the ledger, as people are told them.
 CALLED = {
     GONE: "session ended",
     "revoke": "pass revoked",
