@@ -489,8 +489,10 @@ def what_it_does(detail: ToolDetail, project: str, say: Say) -> str:
     diffs = [block for block in detail.blocks if block.kind == "diff"]
     if not diffs or any(block.hidden for block in diffs):
         return words
-    lines = [line[:1] for block in diffs for line in block.text.split("\n")]
-    counts = {"added": lines.count("+"), "removed": lines.count("-")}
+    added, removed = (
+        sum(f"\n{block.text}".count(f"\n{sign}") for block in diffs) for sign in "+-"
+    )
+    counts = {"added": added, "removed": removed}
     return say("{what} (+{added} −{removed})", what=words, **counts)
 
 
