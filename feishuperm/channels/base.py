@@ -6,6 +6,7 @@ none blocks: slow work happens in an outbox (`channels.outbox`).
 
     Announcement    a request given to one channel, which reports what became of it
     ApprovalsPort   what a channel may ask of the approvals; answers go in by it
+    SessionsPort    what it may ask of the sessions: commands and presses go in by it
     BareApprovals   the same where cards are titles (`FEISHUPERM_CARD=title`)
 
 A new channel is one more file with this shape, and one more row where `serve` lists
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from feishuperm.lib.log import HIDDEN
 from feishuperm.messages import msg, text
 from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
+from feishuperm.models.panel import Asker, Panel, Told
 
 INBOX_ONLY = msg("The card shows no content: only the inbox on the computer shows it")
 NOT_UNDONE = msg("The rule was not undone; see feishuperm log.")
@@ -57,6 +59,9 @@ class Channel:
 
     def notify(self, notice: Notice) -> None:
         """Tell something that needs no answer to people who do not look."""
+
+    def change(self, panel: Panel) -> None:
+        """A panel that this channel has shown looks different now."""
 
     def watched(self) -> bool:
         """Whether somebody looks right now (passive channels only)."""
@@ -190,6 +195,33 @@ class ApprovalsPort(Protocol):
 
     def undo_last(self, who: str, then: Callable[[list[str], str], object]) -> None:
         """Undo the chat's last rules; `then` gets them later, or an error."""
+
+
+class SessionsPort(Protocol):
+    """What a channel may ask of the sessions (`services.sessions`).
+
+    `then` gets one answer, at once or later; a panel of it changes by
+    `Channel.change` from then on.
+    """
+
+    def command(
+        self, name: str, words: str, asker: Asker, then: Callable[[Told], object]
+    ) -> None:
+        """A command of the chat, a word of `SESSION_COMMANDS`, and what follows it."""
+
+    def press(
+        self,
+        panel: str,
+        action: str,
+        words: str,
+        asker: Asker,
+        then: Callable[[Told], object],
+    ) -> None:
+        """A button of a panel, by the panel's id, with what its field held.
+
+        The panel may be one that no message shows yet: `progress:ID` from the record of
+        a request.
+        """
 
 
 class BareApprovals:

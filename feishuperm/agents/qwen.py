@@ -1,0 +1,3 @@
+"""Qwen Code: how its event becomes Claude Code's, and what its hook is told."""
+
+from __future__ import annotations
