@@ -34,14 +34,15 @@ ARROWS: dict[str, set[str]] = {
     "lib": {"models"},
     "shell": set(),
     "danger": {"shell"},
+    "agents": {"lib", "models"},
     "app": {"lib", "protocol", "models"},
     "channels": {"app", "lib", "protocol", "models"},
-    "services": {"channels", "danger", "lib", "protocol", "models"},
-    "handlers": {"services", "channels", "lib", "protocol", "models"},
-    "hooks": {"services", "shell", "lib", "protocol", "models"},
+    "services": {"agents", "channels", "danger", "lib", "protocol", "models"},
+    "handlers": {"agents", "services", "channels", "lib", "protocol", "models"},
+    "hooks": {"agents", "services", "shell", "lib", "protocol", "models"},
     "supervisor": {"services", "lib", "models"},
     "setup": {
-        *("supervisor", "services", "app", "lib", "protocol", "models"),
+        *("supervisor", "services", "agents", "app", "lib", "protocol", "models"),
         *("compiled", "loader"),  # `install` puts the modules' code beside the archive
     },
     "gateway": {
@@ -50,7 +51,7 @@ ARROWS: dict[str, set[str]] = {
     "server": {"protocol", "models"},
     "commands": {
         *("handlers", "help", "hooks", "supervisor", "setup", "gateway", "services"),
-        *("channels", "app", "lib", "models", "server", "protocol"),
+        *("agents", "channels", "app", "lib", "models", "server", "protocol"),
     },
 }
 EVERYBODYS = {"errors", "wire", "messages"}
@@ -80,8 +81,16 @@ PACKAGE_NAMES = {
         "web",
         "start",
     ),
-    *("hooks", "supervisor", "setup", "gateway", "commands", "danger", "shell"),
-    "start",
+    *(
+        "hooks",
+        "supervisor",
+        "setup",
+        "gateway",
+        "commands",
+        "danger",
+        "shell",
+        "agents",
+    ),
 }
 
 
