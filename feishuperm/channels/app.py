@@ -68,6 +68,7 @@ from feishuperm.channels.base import (
     Announcement,
     ApprovalsPort,
     Channel,
+    SessionsPort,
     gone,
     keep_last,
 )
@@ -222,6 +223,7 @@ class AppChannel(Channel):
         api: AppApi,
         people: People,
         approvals: ApprovalsPort,
+        sessions: SessionsPort,
         store: CardStore,
         connect: Callable[[Callable[..., object], Callable[[], object]], Connection],
         on_loop: OnLoop,
@@ -233,6 +235,7 @@ class AppChannel(Channel):
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.api, self.people, self.approvals = api, people, approvals
+        self.sessions = sessions
         self.store, self.keep_row = store, store.put
         self.later = later
         self._language = language

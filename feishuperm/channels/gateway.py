@@ -34,6 +34,7 @@ from feishuperm.channels.base import (
     Announcement,
     ApprovalsPort,
     Channel,
+    SessionsPort,
     gone,
     keep_last,
 )
@@ -153,6 +154,7 @@ class GatewayChannel(Channel):
         self,
         enrolment: Enrolment,
         approvals: ApprovalsPort,
+        sessions: SessionsPort,
         connect: Callable[
             [Callable[..., object], Callable[[bool, str], object]], Connection
         ],
@@ -165,6 +167,7 @@ class GatewayChannel(Channel):
     ) -> None:
         self._enrolment, self._save = enrolment, save
         self._approvals = approvals
+        self._sessions = sessions
         self._later = later
         self._language = language
         self._grants = grants  # what lasts may be granted from there

@@ -45,6 +45,7 @@ from feishuperm.lib.post import dial, post_json
 from feishuperm.lib.process_tree import SessionProcesses
 from feishuperm.lib.program import self_command
 from feishuperm.messages import message_of, msg
+from feishuperm.models.panel import Panel
 from feishuperm.models.settings import (
     BY_KEY,
     Settings,
@@ -66,7 +67,8 @@ from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter, load_tables
 from feishuperm.services.rule_writer import RuleWriter
-from feishuperm.services.web_access import Links, LoginTokens, Sessions, load_key
+from feishuperm.services.sessions import Panels, Sessions
+from feishuperm.services.web_access import Links, LoginTokens, WebSessions, load_key
 
 EPILOG = msg(
     "A unix socket for hooks, HTTP for browsers, and the cards to Feishu. "
@@ -127,6 +129,8 @@ class Server:
             settings.titles_only(),
         )
         self.approvals = self._make_approvals(settings)
+        self.sessions = Sessions()
+        self.panels = self._make_panels()
         surfaces = settings.surfaces()
         self.channels += [
             make(self, settings) for name, make in CHANNELS.items() if name in surfaces
@@ -148,7 +152,9 @@ class Server:
             self.hand_over,
         )
         self.callback = self._make_callback(settings, tickets, clients, control)
-        handler = PermissionHandler(self.approvals, notices, control, clients)
+        handler = PermissionHandler(
+            self.approvals, notices, control, clients, self.sessions
+        )
         self.hooks = HookAcceptor(
             self.loop, unix, handler.on_frame, handler.on_close, most_hooks
         )
@@ -172,6 +178,18 @@ class Server:
         approvals.remember()
         return approvals
 
+    def _make_panels(self) -> Panels:
+        """What answers the chat's commands about sessions."""
+        panels = Panels(self._show_panel)
+        panels.serve(self.sessions)
+        return panels
+
+    def _show_panel(self, channel: str, panel: Panel) -> None:
+        """A panel looks different now, in the channel that has shown it."""
+        for row in self.channels:
+            if row.name == channel:
+                row.change(panel)
+
     def _make_callback(
         self,
         settings: Settings,
@@ -180,7 +198,7 @@ class Server:
         control: Control,
     ) -> Callback:
         """What answers browsers, behind its gate."""
-        sessions = Sessions(os.path.join(state_dir(), "sessions.json"), self.url)
+        sessions = WebSessions(os.path.join(state_dir(), "sessions.json"), self.url)
         return Callback(
             self.approvals,
             Gate(self.url, sessions, clients),
@@ -309,6 +327,7 @@ def _app(server: Server, settings: Settings) -> AppChannel:
         api,
         people,
         server.port(),
+        server.panels,
         CardStore(files + ".cards", *([bare_ask] if settings.titles_only() else ())),
         partial(Link, server.loop, partial(dial_feishu, api, connect)),
         server.loop.call_soon_threadsafe,
@@ -336,6 +355,7 @@ def _gateway(server: Server, settings: Settings) -> Channel:
     return GatewayChannel(
         own,
         server.port(),
+        server.panels,
         partial(MachineLine, server.loop, dialling),
         server._later,
         enrolment.save,

@@ -31,7 +31,7 @@ from feishuperm.lib.process_tree import (
 from feishuperm.messages import msg
 from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.protocol.http1 import Request
-from feishuperm.services.web_access import Session, Sessions
+from feishuperm.services.web_access import Session, WebSessions
 
 # Programs that fetch a link to show or judge it.
 ROBOTS = re.compile(
@@ -73,7 +73,7 @@ class Gate:
     def __init__(
         self,
         url: str,
-        sessions: Sessions,
+        sessions: WebSessions,
         clients: SessionProcesses,
         owners: TcpOwners | None = None,
         names: Iterable[str] | None = None,

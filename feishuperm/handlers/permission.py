@@ -30,6 +30,7 @@ from feishuperm.protocol.frames import parse_control, parse_notice, parse_reques
 from feishuperm.services.approvals import Approvals
 from feishuperm.services.grants import Pass, check_rule, rule_digest
 from feishuperm.services.notices import Notices
+from feishuperm.services.sessions import Sessions
 from feishuperm.services.web_access import Links, LoginTokens
 
 TYPE_CHECKING = False
@@ -55,9 +56,11 @@ class PermissionHandler:
         notices: Notices,
         control: Callable[[dict[str, Any], int], Reply],
         clients: SessionProcesses,
+        sessions: Sessions,
     ) -> None:
         self._approvals = approvals
         self._notices = notices
+        self._sessions = sessions
         self._control = control
         self._clients = clients
 
@@ -94,6 +97,7 @@ class PermissionHandler:
     def _notice(self, connection: HookConnection, body: bytes) -> None:
         project, raw = parse_notice(body)
         payload = parse_payload(raw)
+        self._sessions.event(payload, project)
         if payload.hook_event_name() == "SessionEnd":
             self._approvals.session_over(payload.session_id())
         self._notices.event(payload, project)

@@ -164,7 +164,7 @@ class Session(NamedTuple):
         )
 
 
-class Sessions:
+class WebSessions:
     """The sessions there are, kept in one private file."""
 
     def __init__(

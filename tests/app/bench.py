@@ -14,6 +14,7 @@ from feishuperm.channels.base import ApprovalsPort, BareApprovals, bare_ask
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, fit
 from feishuperm.services.presenter import BRIEF
+from feishuperm.services.sessions import Panels
 from tests.fakes.feishu import check_card, every_element
 from tests.ports import FakeApprovals, FakeReports
 from tests.services.test_approvals import Timers
@@ -159,6 +160,7 @@ class Bench(FakeApprovals):
             self.api,  # type: ignore[arg-type]
             People(OWNER, frozenset((OWNER,))),
             port,
+            Panels(print),
             CardStore(str(self.folder / "cards")),
             lambda deliver, changed: self.line.of(changed),
             lambda fn: fn(),

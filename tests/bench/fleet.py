@@ -22,6 +22,7 @@ from feishuperm.models.ask import Answer, Ask, Block, Offer, Outcome, Receipt, t
 from feishuperm.protocol.resp import PENDING, ReplyReader, command
 from feishuperm.server.loop import Loop, raise_file_limit
 from feishuperm.server.machine import MachineLine
+from feishuperm.services.sessions import Panels
 from tests.ports import FakeApprovals, FakeReports
 
 ACTIONS = (
@@ -44,7 +45,8 @@ class SimMachine(FakeApprovals):
         own = Enrolment("", self.id, self.id, self.owner, "", (self.key,))
         self.reports = FakeReports(self.is_pending)
         self.channel = GatewayChannel(
-            own, self, partial(MachineLine, fleet.loop, fleet.dial), fleet.later,
+            own, self, Panels(print),
+            partial(MachineLine, fleet.loop, fleet.dial), fleet.later,
             lambda enrolment: None,
         )  # fmt: skip
         self.channel._started -= 60  # not a machine that has just been started

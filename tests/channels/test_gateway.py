@@ -31,6 +31,7 @@ from feishuperm.protocol.machine import (
     prove,
     tap_parts,
 )
+from feishuperm.services.sessions import Panels
 from tests.ports import FakeApprovals, FakeReports
 from tests.tables import every_row
 
@@ -81,7 +82,7 @@ class Bench(FakeApprovals):
         self.wholes: dict[str, Ask] = {}
         self.receipts: dict[str, Receipt] = {}  # to answers, if not what they did
         self.channel = GatewayChannel(
-            own, self, self.line, lambda *call: self.calls.append(call),
+            own, self, Panels(print), self.line, lambda *call: self.calls.append(call),
             self.save, wall=lambda: self.now, clock=lambda: self.now, **options,
         )  # fmt: skip
 

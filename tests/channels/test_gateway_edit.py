@@ -11,6 +11,7 @@ from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Block, Receipt, to_plain
 from feishuperm.models.kind import KINDS, offers
 from feishuperm.protocol.machine import TAP, prove, tap_parts
+from feishuperm.services.sessions import Panels
 from tests.ports import FakeApprovals, FakeReports
 from tests.services.test_presenter import TOKEN, brief
 from tests.tables import every_row
@@ -33,6 +34,7 @@ class Machine(FakeApprovals):
         self.channel = GatewayChannel(
             Enrolment("http://g", "m1", "box", OWNER, "", (KEY,)),
             port,
+            Panels(print),
             lambda received, changed: self,  # type: ignore[arg-type,return-value]
             lambda seconds, fn: None,
             lambda enrolment: None,

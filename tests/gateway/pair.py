@@ -10,6 +10,7 @@ from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
 from feishuperm.protocol.machine import MachineWire
+from feishuperm.services.sessions import Panels
 from tests.gateway.parts import OWNER, Bench, FakeWire, make_ask
 from tests.ports import FakeApprovals, FakeReports
 
@@ -66,7 +67,8 @@ class Pair(FakeApprovals):
             "https://g", self.machine.id, name, OWNER, "", (self.machine.key,)
         )
         self.channel = GatewayChannel(
-            own, self, lambda *given: self, bench.clock.later, lambda kept: None,
+            own, self, Panels(print), lambda *given: self,
+            bench.clock.later, lambda kept: None,
             grants=grants, wall=bench.clock, clock=bench.clock,
         )  # fmt: skip
         self.connect()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from feishuperm.handlers.access import Gate
 from feishuperm.lib.process_tree import Owner, SessionProcesses, Suspect, TcpOwners
-from feishuperm.services.web_access import Sessions
+from feishuperm.services.web_access import WebSessions
 
 LOCAL, PUBLIC = "http://localhost:8080", "https://box.example"
 OWN = Owner(os.geteuid(), 7)
@@ -51,8 +51,8 @@ def make_gate(
     url: str = LOCAL,
     owner: Owner | None = OWN,
     suspect: Suspect | None = None,
-    sessions: Sessions | None = None,
+    sessions: WebSessions | None = None,
     names: Iterable[str] = ("mybox", "mybox.local"),
 ) -> Gate:
-    sessions = sessions or Sessions(NOWHERE, url)
+    sessions = sessions or WebSessions(NOWHERE, url)
     return Gate(url, sessions, FakeClients(suspect), FakeOwners(owner), names)

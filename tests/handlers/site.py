@@ -15,7 +15,7 @@ from feishuperm.models.settings import Settings
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.services.grants import Passes
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.web_access import Links, LoginTokens, Sessions
+from feishuperm.services.web_access import Links, LoginTokens, WebSessions
 from tests.handlers.gates import LOCAL, NOWHERE, OWN, FakeClients, FakeOwners
 from tests.handlers.pages.page import ID, Page, make_ask, make_outcome
 
@@ -153,7 +153,7 @@ class Site:
         self.time = 0.0
         self.due: list[tuple[float, Callable[[], None]]] = []
         url = settings.get("CALLBACK_SERVER_URL", LOCAL)
-        self.tickets, self.sessions = LoginTokens(), Sessions(NOWHERE, url)
+        self.tickets, self.sessions = LoginTokens(), WebSessions(NOWHERE, url)
         self.clients, self.owners = FakeClients(), FakeOwners(OWN)
         gate = Gate(url, self.sessions, self.clients, self.owners, [])
         self.callback = Callback(

@@ -21,7 +21,7 @@ from feishuperm.handlers.access import (
 from feishuperm.lib.process_tree import Owner
 from feishuperm.messages import text
 from feishuperm.protocol.http1 import Request
-from feishuperm.services.web_access import Sessions
+from feishuperm.services.web_access import WebSessions
 from tests.handlers.gates import (
     AGENT,
     LOCAL,
@@ -223,7 +223,7 @@ def test_public_address_is_for_everybody_with_a_link() -> None:
 
 def test_kernel_is_asked_once_per_connection() -> None:
     owners = FakeOwners(OWN)
-    gate = Gate(LOCAL, Sessions(NOWHERE, LOCAL), FakeClients(), owners, [])
+    gate = Gate(LOCAL, WebSessions(NOWHERE, LOCAL), FakeClients(), owners, [])
     first, second = request(), request("/")
     second.memo = first.memo
     assert status(gate, first) == status(gate, second) == 200
@@ -231,7 +231,7 @@ def test_kernel_is_asked_once_per_connection() -> None:
 
 
 def test_connection_of_a_real_client_is_known_by_the_kernel() -> None:
-    gate = Gate(LOCAL, Sessions(NOWHERE, LOCAL), FakeClients())
+    gate = Gate(LOCAL, WebSessions(NOWHERE, LOCAL), FakeClients())
     server = socket.create_server(("127.0.0.1", 0))
     with server, socket.create_connection(server.getsockname()) as client:
         accepted = server.accept()[0]
@@ -369,7 +369,7 @@ def test_inbox_on_this_machine_is_for_its_user_whatever_the_cookie(
     tmp_path: Path,
 ) -> None:
     """A cookie of localhost is sent to every port, other users' servers included."""
-    sessions = Sessions(str(tmp_path / "sessions.json"), LOCAL)
+    sessions = WebSessions(str(tmp_path / "sessions.json"), LOCAL)
     cookie = sessions.open("", "").partition(";")[0]
     assert make(LOCAL, OWN, sessions=sessions).may_read(request("/"))
     for owner in (OTHER, None):
@@ -378,7 +378,7 @@ def test_inbox_on_this_machine_is_for_its_user_whatever_the_cookie(
 
 
 def test_inbox_of_a_public_address_is_for_sessions_only(tmp_path: Path) -> None:
-    sessions = Sessions(str(tmp_path / "sessions.json"), PUBLIC)
+    sessions = WebSessions(str(tmp_path / "sessions.json"), PUBLIC)
     cookie = sessions.open("", "").partition(";")[0]
     assert make(PUBLIC, None, sessions=sessions).may_read(request("/", cookie=cookie))
     gate = make(PUBLIC, OWN, sessions=sessions)
@@ -401,7 +401,7 @@ def test_connection_is_looked_at_again_before_it_decides(
     now = [100.0]
     monkeypatch.setattr(access.time, "monotonic", lambda: now[0])
     clients, asked = FakeClients(), request()
-    gate = Gate(LOCAL, Sessions(NOWHERE, LOCAL), clients, FakeOwners(OWN), [])
+    gate = Gate(LOCAL, WebSessions(NOWHERE, LOCAL), clients, FakeOwners(OWN), [])
     assert gate.suspect(asked) is None
     clients.answer = AGENT
     assert gate.suspect(asked, afresh=True) is None

@@ -12,6 +12,7 @@ from feishuperm import wire
 from feishuperm.errors import ProtocolError
 from feishuperm.handlers.permission import MAX_PARTS, PermissionHandler
 from feishuperm.protocol.frames import HookRequest
+from feishuperm.services.sessions import Sessions
 from tests.handlers.gates import FakeClients
 from tests.served import EVENT
 
@@ -60,7 +61,11 @@ class Desk:
         self.connection = Connection(sock)
         self.commands: list[tuple[dict[str, Any], int]] = []
         self.handler = PermissionHandler(
-            cast(Any, self.parts), cast(Any, self.parts), self._control, self.clients
+            cast(Any, self.parts),
+            cast(Any, self.parts),
+            self._control,
+            self.clients,
+            Sessions(),
         )
 
     def _control(self, command: dict[str, Any], pid: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from feishuperm.services.web_access import (
     TOKEN_SECONDS,
     LoginTokens,
     Session,
-    Sessions,
+    WebSessions,
 )
 from tests.tables import every_row
 
@@ -45,8 +45,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "sessions.json"
 
 
-def make(path: Path, clock: Clock, url: str = "http://box:8080") -> Sessions:
-    return Sessions(str(path), url, clock)
+def make(path: Path, clock: Clock, url: str = "http://box:8080") -> WebSessions:
+    return WebSessions(str(path), url, clock)
 
 
 def cookie(header: str) -> str:
@@ -89,7 +89,7 @@ def test_wrong_ticket_opens_nothing(ticket: str) -> None:
     assert not tickets.spend(ticket)
 
 
-# Sessions.
+# WebSessions.
 
 
 def test_session_is_known_by_its_cookie_alone(path: Path, clock: Clock) -> None:
@@ -240,6 +240,6 @@ def test_file_of_another_shape_lets_nobody_in(
 
 @given(st.text(), st.text())
 def test_any_cookie_header_is_read(cookies: str, agent: str) -> None:
-    sessions = Sessions("/dev/null/none", "http://box", Clock())
+    sessions = WebSessions("/dev/null/none", "http://box", Clock())
     assert sessions.find(cookies, "") is None
     assert Session(agent=agent).browser
