@@ -294,6 +294,9 @@ EXTENDED = "extended"  # nothing is decided; there is more time, until `outcome.
 TOLD = "told"  # to a command, not to an answer: `outcome.lines`
 
 
+NOTICE_PRESS = "go_on"  # the action of a notice's button
+
+
 class Notice(NamedTuple):
     """Something to tell that needs no decision."""
 
@@ -304,10 +307,13 @@ class Notice(NamedTuple):
     session_id: str = ""
     text: str = ""  # what Claude Code said, or what went wrong
     seconds: float = 0  # how long it took, if that is known
+    panel: str = ""  # id of the panel that its button is of; empty: it has none
+    button: str = ""  # label of that button; a press of it is `NOTICE_PRESS`
 
     def bare(self) -> Notice:
         """What kind of notice it is, and nothing of what it tells."""
-        return Notice(self.kind, self.created, seconds=self.seconds)
+        own = {"panel": self.panel, "button": self.button}
+        return Notice(self.kind, self.created, seconds=self.seconds, **own)
 
 
 # Kind of notice -> colour of its header, its title, and what it says if nothing is
