@@ -20,13 +20,18 @@ SUCCESS, INFO, WARNING, ERROR = "success", "info", "warning", "error"
 
 
 class Button(NamedTuple):
-    """A button of a panel; a press names it by its action."""
+    """A button of a panel; a press names it by its action.
+
+    One that opens another panel (`progress:ID`, from the list of sessions) presses that
+    one: the card with the list stays, and the other panel gets a message of its own.
+    """
 
     action: str = ""
     label: str = ""
     look: str = WHILE
     confirm: str = ""  # asks once more, with these words
     reads: bool = False  # takes along what the panel's field holds
+    panel: str = ""  # id of another panel that it presses; empty: its own
 
 
 class Row(NamedTuple):
