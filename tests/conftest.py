@@ -3,8 +3,8 @@
 Helpers are imported by name: `from tests.conftest import clean_env, wait_until`.
 Quick tests are all but those marked `full`; what a test needs and where it lies decides
 that (`is_full`), and only a quick file's slowest tests say it themselves.
-Tests marked `browser`, `claude`, `sdk` or `node` need a part of the system that may be
-missing; they are skipped then, by name, and with CI=true they fail instead.
+Tests marked `browser`, `claude`, `agents`, `sdk` or `node` need a part of the system
+that may be missing; they are skipped then, by name, and with CI=true they fail instead.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ PARTS: dict[str, tuple[str, Callable[[], object], str]] = {
     "claude": (
         "Claude Code",
         system_parts.find_claude,
+        "python3 build.py test --full --system",
+    ),
+    "agents": (
+        "the other coding agents",
+        system_parts.find_agents,
         "python3 build.py test --full --system",
     ),
     "sdk": (

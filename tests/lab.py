@@ -29,6 +29,7 @@ from tests.system_parts import find_claude
 from tests.terminal import tmux
 
 T = TypeVar("T")
+L = TypeVar("L", bound="Lab")
 KEY = "sk-ant-dummy-" + "0123456789abcdef" * 4
 QUIET = (
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
@@ -78,6 +79,8 @@ def wait_for(probe: Callable[[], T], what: str, timeout: float = 30) -> T:
 class Lab:
     """One isolated client with its project, its settings and its model."""
 
+    model_type: type[Model] = Model
+
     def __init__(
         self,
         binary: str,
@@ -93,7 +96,7 @@ class Lab:
         self.project = self._folder("project")
         self.events = self._folder("events")
         self.socket = os.path.join(self.root, "permission.sock")
-        self.model = Model(script)
+        self.model = self.model_type(script)
         # Some versions start interactive sessions in auto mode, which asks nobody.
         self.settings: dict[str, Any] = {"permissions": {"defaultMode": "default"}}
         self.extra: dict[str, str] = {}
@@ -101,7 +104,7 @@ class Lab:
         self.sessions: list[Session] = []
         subprocess.run(["git", "init", "-q", self.project], check=True)
 
-    def __enter__(self) -> Lab:
+    def __enter__(self: L) -> L:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -96,13 +96,15 @@ def lane_of(body: Mapping[str, Any]) -> str:
 class Model:
     """The endpoint. Start it with `with Model({...}) as model:`."""
 
+    HANDLER: type[_Handler] | None = None
+
     def __init__(self, script: Mapping[str, Iterable[Turn]] | None = None) -> None:
         self.script = {lane: list(turns) for lane, turns in (script or {}).items()}
         self.requests: list[Exchange] = []
         # In auto mode: why a call is flagged, or nothing.
         self.flags: Callable[[Block], str] = lambda block: ""
         self.changed = threading.Condition()
-        self.httpd = _Server(("127.0.0.1", 0), _Handler)
+        self.httpd = _Server(("127.0.0.1", 0), self.HANDLER or _Handler)
         self.httpd.model = self
         self.url = f"http://127.0.0.1:{self.httpd.server_address[1]}"
         self._thread = threading.Thread(
@@ -161,9 +163,13 @@ class Model:
                         )
         return results
 
+    def lane_of(self, body: Mapping[str, Any]) -> str:
+        """Which script a request belongs to."""
+        return lane_of(body)
+
     def take(self, method: str, path: str, body: dict[str, Any]) -> list[Block]:
         """Record a request for a message and give it its turn."""
-        lane = lane_of(body)
+        lane = self.lane_of(body)
         with self.changed:
             turns = self.script.get(lane)
             turn = turns.pop(0) if turns else [text("DONE")]
