@@ -40,6 +40,7 @@ RETURN_SECONDS = 2 * RESTART_SECONDS
 NEWS = b" ASH"
 FLAGS = (b"", b"again", b"shown", b"held")
 DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
+SYSTEM_CONFIG = b"/etc/feishuperm/config.env"  # an administrator's, for everybody
 HOOK_PURPOSES = ("next", "denied", "form")  # a hook may be for one of them alone
 MARK = b".retry"  # beside the socket while a refused call may run after all
 
@@ -183,18 +184,23 @@ def parse_config(data: bytes) -> dict[bytes, bytes]:
 def socket_path(environ: Environ) -> bytes:
     """Where the server listens: environment, then config.env, then the default."""
     path = environ.get(b"PERMISSION_SOCKET_PATH")
-    if path:
-        return path
+    for file in (config_path(environ), SYSTEM_CONFIG):
+        path = path or parse_config(read_file(file)).get(b"PERMISSION_SOCKET_PATH")
+    return path or DEFAULT_SOCKET
+
+
+def read_file(path: bytes) -> bytes:
+    """What a file holds; nothing if it cannot be read."""
     try:
-        fd = posix.open(config_path(environ), posix.O_RDONLY)
+        fd = posix.open(path, posix.O_RDONLY)
     except OSError:
-        return DEFAULT_SOCKET
+        return b""
     try:
-        values = parse_config(read_all(fd))
+        data = read_all(fd)
     except OSError:  # a directory
-        values = {}
+        data = b""
     posix.close(fd)
-    return values.get(b"PERMISSION_SOCKET_PATH") or DEFAULT_SOCKET
+    return data
 
 
 def peer_uid(sock: socket) -> int:

@@ -17,13 +17,17 @@ from collections.abc import Iterator
 from importlib import import_module
 from itertools import cycle
 
-from feishuperm.errors import SettingError, UsageError
-from feishuperm.lib.config import config_path, read_config
+from feishuperm.errors import SettingError
+from feishuperm.lib.config import sources
 from feishuperm.lib.display import MARK, filled, visible
 from feishuperm.lib.language import spoken, translate
 from feishuperm.messages import msg
 from feishuperm.models.names import COMMAND_GROUPS, COMMANDS, TOPICS
 from feishuperm.models.settings import SETTINGS, Setting, parse_setting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.lib.config import Source
 
 WIDEST = 96  # columns: longer lines are hard to read
 NARROWEST = 30
@@ -79,21 +83,18 @@ def usage(command: str) -> str:
 
 def with_values(text: str) -> str:
     """The page of settings with each value in force and where that comes from."""
-    config: dict[str, str] = {}
-    with contextlib.suppress(UsageError):  # `doctor` says what is wrong with it
-        config = read_config(config_path())
+    found = sources(lenient=True)  # `doctor` says what is wrong with a file
     for setting in SETTINGS:
         row = f"| `{setting.key}` "
-        text = text.replace(f"{row}|", f"{row}= {in_force(setting, config)} |")
+        text = text.replace(f"{row}|", f"{row}= {in_force(setting, found)} |")
     return text
 
 
-def in_force(setting: Setting, config: dict[str, str]) -> str:
+def in_force(setting: Setting, found: list[Source]) -> str:
     """The value of one setting, and its source; a secret is only said to be there."""
-    value, source = setting.default, msg("default")
-    for name, values in (("config.env", config), (msg("environment"), os.environ)):
-        if values.get(setting.key):
-            value, source = values[setting.key], name
+    key, default = setting.key, (msg("default"), {setting.key: setting.default})
+    source, values = next((row for row in found if row[1].get(key)), default)
+    value = values[key]
     try:
         parse_setting(setting, value)
         wrong = ""

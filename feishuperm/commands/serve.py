@@ -38,7 +38,12 @@ from feishuperm.lib import (
 )
 from feishuperm.lib import log as logging
 from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.lib.config import load_settings, state_dir
+from feishuperm.lib.config import (
+    load_settings,
+    policy_in_force,
+    policy_problem,
+    state_dir,
+)
 from feishuperm.lib.files import guard_dir
 from feishuperm.lib.log import log
 from feishuperm.lib.post import dial, post_json
@@ -87,6 +92,8 @@ def main(args: list[str]) -> int:
     ArgumentParser("serve", EPILOG).parse_args(args)
     settings = load_settings()
     logging.obey(settings, stderr=True)
+    if policy_problem():
+        log(policy_problem(), "error")
     guard_dir(state_dir())
     load_tables(settings.feishuperm_lang)
     server = Server(settings)
@@ -147,6 +154,7 @@ class Server:
                 "http": self.url,
                 "listens": f"http://{_bracketed(settings.http_host())}:{http.port}",
                 "socket": settings.permission_socket_path,
+                "policy": policy_in_force(),
             },
             self.stop,
             self.hand_over,

@@ -130,7 +130,7 @@ class Control:
         tickets: LoginTokens,
         clients: SessionProcesses,
         notices: Notices,
-        addresses: dict[str, str],
+        facts: dict[str, str],
         stop: Callable[[], None],
         hand_over: Callable[[bool], int],
         clock: Callable[[], float] = time.time,
@@ -140,7 +140,7 @@ class Control:
         self._tickets = tickets
         self._clients = clients
         self._notices = notices
-        self._addresses = addresses
+        self._facts = facts
         self._stop = stop
         self._hand_over = hand_over
         self._started = clock()
@@ -172,7 +172,7 @@ class Control:
             "version": __version__,
             "pid": os.getpid(),
             "started": self._started,
-            **self._addresses,
+            **self._facts,
             "inbox": self._links.inbox_url(ticket),
             "channels": self._approvals.notifier.states(),
             "ledger": self._approvals.ledger_state(),

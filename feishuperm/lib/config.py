@@ -1,8 +1,13 @@
-"""Where things are kept; the settings in force: environment, config.env, defaults."""
+"""Where things are kept, and the settings in force.
+
+The strongest first: the administrator's policy, the environment, config.env, the
+administrator's own config.env, the default.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 from collections.abc import Mapping
 
@@ -12,9 +17,18 @@ from feishuperm.messages import message_of, msg
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    # A place that values come from, as people call it, and the values.
+    Source = tuple[str, Mapping[str, str]]
     from feishuperm.models.settings import Settings
 
 MAX_SOCKET = 103  # bytes of a socket's path that every system takes
+# Where Claude Code looks for what its administrator gives.
+MANAGED = "/etc/claude-code"
+MANAGED_ON_MAC = "/Library/Application Support/ClaudeCode"
+# What an administrator lays down for everybody on this machine, in `system_folder`.
+POLICY = "policy.env"
+# The hook has no time to look whether a policy may be obeyed.
+NOT_IN_POLICY = "PERMISSION_SOCKET_PATH"
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> str:
@@ -70,6 +84,18 @@ def claude_settings(
     }
 
 
+def managed_settings() -> list[str]:
+    """Claude Code's settings from an administrator, who goes before everybody."""
+    folder = MANAGED_ON_MAC if sys.platform == "darwin" else MANAGED
+    more = os.path.join(folder, "managed-settings.d")
+    try:
+        names = sorted(name for name in os.listdir(more) if name.endswith(".json"))
+    except OSError:
+        names = []
+    main = os.path.join(folder, "managed-settings.json")
+    return [main, *(os.path.join(more, name) for name in names)]
+
+
 def load_settings(
     environ: Mapping[str, str] = os.environ, lenient: bool = False
 ) -> Settings:
@@ -77,14 +103,64 @@ def load_settings(
     # Late: most hook events ask for a folder only, and the table is long.
     from feishuperm.models.settings import BY_KEY, Settings
 
-    values = {}
-    try:
-        values = read_config(config_path(environ))
-    except UsageError:
-        if not lenient:
-            raise
-    values.update({key: environ[key] for key in BY_KEY if environ.get(key)})
+    values: dict[str, str] = {}
+    for _, given in reversed(sources(environ, lenient)):
+        values.update({key: given[key] for key in BY_KEY if given.get(key)})
     return Settings(values, lenient)
+
+
+def sources(
+    environ: Mapping[str, str] = os.environ, lenient: bool = False
+) -> list[Source]:
+    """Where settings come from, the strongest first. Raises UsageError.
+
+    `lenient` passes over a file that cannot be read.
+    """
+    common = os.fsdecode(wire.SYSTEM_CONFIG)
+
+    def read(path: str) -> dict[str, str]:
+        try:
+            return read_config(path)
+        except UsageError:
+            if not lenient:
+                raise
+            return {}
+
+    laid_down = {} if policy_problem() else read(policy_path())
+    laid_down.pop(NOT_IN_POLICY, None)
+    return [
+        (policy_path(), laid_down),
+        (msg("environment"), environ),
+        ("config.env", read(config_path(environ))),
+        (common, read(common)),
+    ]
+
+
+def policy_path() -> str:
+    return os.path.join(os.path.dirname(os.fsdecode(wire.SYSTEM_CONFIG)), POLICY)
+
+
+def policy_problem() -> str:
+    """Why a policy that is there is not obeyed: others than root could have written it.
+
+    Empty where it is obeyed, and where there is none.
+    """
+    path = policy_path()
+    for place in (path, os.path.dirname(path)):
+        try:
+            found = os.stat(place)
+        except OSError:  # nobody laid anything down
+            return ""
+        if found.st_uid or found.st_mode & 0o022:
+            return msg("{} is not obeyed: only root may own and write {}", path, place)
+    return ""
+
+
+def policy_in_force() -> str:
+    """What people are told of the policy: its keys, or why it is not obeyed."""
+    keys = ", ".join(sources(lenient=True)[0][1])
+    found = msg("{} sets {}", policy_path(), keys) if keys else ""
+    return policy_problem() or found
 
 
 def read_config(path: str) -> dict[str, str]:

@@ -13,8 +13,7 @@ from functools import cache
 from typing import Any
 
 from feishuperm import messages
-from feishuperm.errors import UsageError
-from feishuperm.lib.config import config_path, read_config
+from feishuperm.lib.config import sources
 from feishuperm.models.names import LANGUAGES
 
 KEY = "FEISHUPERM_LANG"
@@ -34,10 +33,8 @@ def of_locale(environ: Mapping[str, str]) -> str:
 
 def language(environ: Mapping[str, str] = os.environ) -> str:
     """The language of the person who typed a command."""
-    try:
-        given = environ.get(KEY) or read_config(config_path(environ)).get(KEY, "")
-    except UsageError:
-        given = ""
+    found = (values.get(KEY) for _, values in sources(environ, lenient=True))
+    given = next(filter(None, found), "")
     return given if given in LANGUAGES else of_locale(environ) or "en"
 
 

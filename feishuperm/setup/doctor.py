@@ -15,7 +15,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from feishuperm import __version__
@@ -47,6 +47,7 @@ REINSTALL = msg("./install.sh in the clone, or: curl https://HOST/install.sh | s
 # `install` would take a changed file for the right one, so it is not named before that.
 FILE_FIRST = msg("repair the file first, see the line `file`")
 OWN_COMMAND = re.compile(r"(?<![\w/.-])feishuperm (?=[a-z])")
+ASK_ADMINISTRATOR = msg("ask the administrator of this machine: feishuperm help team")
 NO_SERVER = msg("not checked: the server is not running")
 
 
@@ -143,28 +144,30 @@ def check_file(here: DoctorContext) -> Iterator[Finding]:
 
 
 def check_config(here: DoctorContext) -> Iterator[Finding]:
-    path = here.config
     try:
-        values = config.read_config(path)
+        found = config.sources(here.environ)
     except UsageError as error:
-        yield fail(message_of(error), edit(path))
+        yield fail(message_of(error), edit(here.config))
         return
-    for key, setting in BY_KEY.items():
-        given = here.environ.get(key)
-        try:
-            parse_setting(setting, given or values.get(key, ""))
-        except SettingError as error:
-            if given:
-                yield fail(msg("in the environment, {}", error), f"unset {key}")
-            else:
-                text = msg("{}, line {}: {}", path, config.find_key(path, key), error)
-                yield fail(text, edit(path))
-    for key in values:
-        if key.startswith(OUR_KEYS) and key not in BY_KEY:
-            near = difflib.get_close_matches(key, BY_KEY, 1, 0.0)[0]
-            line = config.find_key(path, key)
-            text = msg("{}, line {}: unknown setting {}", path, line, key)
-            yield warn(text, edit(path, msg("did you mean {}?", near)))
+    problem = config.policy_problem()
+    if problem:
+        policy = shlex.quote(config.policy_path())
+        yield fail(problem, f"chown root {policy}; chmod go-w {policy}")
+    for source, values in found:
+        is_environment = values is here.environ
+        path = here.config if source == "config.env" else source
+        for key, setting in BY_KEY.items():
+            try:
+                parse_setting(setting, values.get(key, ""))
+            except SettingError as error:
+                if is_environment:
+                    yield fail(msg("in the environment, {}", error), f"unset {key}")
+                else:
+                    line = config.find_key(path, key)
+                    yield fail(msg("{}, line {}: {}", path, line, error), edit(path))
+        if not is_environment:
+            yield from unknown_keys(path, values)
+    path = here.config
     if not os.path.exists(path):
         yield ok(msg("no config.env: environment and defaults are used"))
     elif os.stat(path).st_mode & 0o077:
@@ -172,6 +175,16 @@ def check_config(here: DoctorContext) -> Iterator[Finding]:
         yield warn(msg("{} can be read by others", path), fix)
     else:
         yield ok(path)
+
+
+def unknown_keys(path: str, values: Mapping[str, str]) -> Iterator[Finding]:
+    """What looks like a setting and is none."""
+    for key in values:
+        if key.startswith(OUR_KEYS) and key not in BY_KEY:
+            near = difflib.get_close_matches(key, BY_KEY, 1, 0.0)[0]
+            line = config.find_key(path, key)
+            text = msg("{}, line {}: unknown setting {}", path, line, key)
+            yield warn(text, edit(path, msg("did you mean {}?", near)))
 
 
 def check_together(here: DoctorContext) -> Iterator[Finding]:
@@ -294,7 +307,8 @@ def check_hooks(here: DoctorContext) -> Iterator[Finding]:
         if editor.get_value(content, ("disableAllHooks",)) is True:
             text = msg("{} disables all hooks", path)
             yield fail(text, edit(path, msg("remove disableAllHooks")))
-    if not own:
+    managed = yield from check_managed()
+    if not own and not managed:
         text = msg("Claude Code has no PermissionRequest hook of feishuperm")
         yield fail(text, INSTALL)
     for path, hook in own:
@@ -304,6 +318,35 @@ def check_hooks(here: DoctorContext) -> Iterator[Finding]:
     for path in list(places.values())[::-1][1:]:
         text = msg("{} has feishuperm's hook too: each request asks twice", path)
         yield warn(text, edit(path, msg("remove feishuperm-hook")))
+
+
+def check_managed() -> Generator[Finding, None, bool]:
+    """What the administrator's settings of Claude Code mean; whether our hook is there.
+
+    They are not this user's to change, and users' hooks may not run beside them.
+    """
+    found: dict[str, str] = {}
+    for path in config.managed_settings():
+        try:
+            found[path] = editor.decode(read_bytes(path) or b"{}")
+        except editor.SettingsError as error:
+            yield warn(msg("{}: {}", path, error), ASK_ADMINISTRATOR)
+    hooks = [
+        path
+        for path, text in found.items()
+        for hook in claude.find_hooks(text)
+        if hook.event == "PermissionRequest"
+    ]
+    for path, text in found.items():
+        if editor.get_value(text, ("disableAllHooks",)) is True:
+            yield fail(msg("{} disables all hooks", path), ASK_ADMINISTRATOR)
+        only = editor.get_value(text, ("allowManagedHooksOnly",)) is True
+        if only and not hooks:
+            text = msg("{} lets only its own hooks run (allowManagedHooksOnly)", path)
+            yield fail(text, ASK_ADMINISTRATOR)
+    for path in hooks:
+        yield ok(msg("{}, for everybody on this machine", path))
+    return bool(hooks)
 
 
 def check_hook(here: DoctorContext, path: str, hook: claude.Hook) -> Finding:

@@ -76,6 +76,8 @@ def lines(status: Status, now: float) -> Iterator[str]:
     waiting, channels = status["waiting"], status["channels"]
     rows = [("inbox", "inbox"), ("buttons", "http"), ("socket", "socket")]
     yield from (row(name, status[key]) for name, key in rows)
+    if status.get("policy"):
+        yield one_line(translate("policy: {}", translate(status["policy"])), 2000)
     for each in channels:
         yield row("channel", standing(each["name"], each["state"], each.get("detail")))
     yield row("waiting", status.get("waiting_count", len(waiting)))

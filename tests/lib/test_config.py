@@ -1,10 +1,12 @@
-"""Where settings come from: environment first, then config.env, then the default."""
+"""Where settings come from, and who goes before whom."""
 
 from __future__ import annotations
 
 import os
 import pwd
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -183,3 +185,89 @@ def test_nobody_s_home_is_neither_read_nor_made(
         with pytest.raises(NotADirectoryError):
             os.makedirs(folder({}))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The administrator's folder, whose files look like root's."""
+    folder = tmp_path / "etc"
+    folder.mkdir(mode=0o755)
+    monkeypatch.setattr(wire, "SYSTEM_CONFIG", os.fsencode(folder / "config.env"))
+    real = os.stat
+
+    def stat(path: Any, **options: Any) -> Any:
+        found = real(path, **options)
+        ours = str(path).startswith(str(folder)) and found.st_uid == os.geteuid()
+        return SimpleNamespace(st_uid=0, st_mode=found.st_mode) if ours else found
+
+    monkeypatch.setattr(config.os, "stat", stat)
+    return folder
+
+
+def test_administrator_goes_last_by_config_and_first_by_policy(
+    home: Path, system: Path
+) -> None:
+    environ = write(home, "FEISHU_URGENT=off\n") | {"FEISHUPERM_CARD": "full"}
+    (system / "config.env").write_text(
+        "FEISHUPERM_LANG=en\nFEISHU_URGENT=app\nPERMISSION_SOCKET_PATH=/run/a.sock\n"
+    )
+    settings = config.load_settings(environ)
+    assert (settings.feishuperm_lang, settings.feishu_urgent) == ("en", "off")
+    assert settings.permission_socket_path == "/run/a.sock"
+    encoded = {b"HOME": os.fsencode(home)}
+    assert wire.socket_path(encoded) == b"/run/a.sock"  # the hook finds it too
+    policy = system / "policy.env"
+    policy.write_text("FEISHUPERM_CARD=title\nPERMISSION_SOCKET_PATH=/run/b.sock\n")
+    policy.chmod(0o644)
+    settings = config.load_settings(environ)
+    assert settings.feishuperm_card == "title"
+    assert settings.permission_socket_path == "/run/a.sock"
+    assert config.policy_in_force() == f"{policy} sets FEISHUPERM_CARD"
+
+
+@pytest.mark.parametrize(("name", "mode"), [("policy.env", 0o664), (".", 0o777)])
+def test_policy_that_others_may_write_is_not_obeyed_and_said(
+    home: Path, system: Path, name: str, mode: int
+) -> None:
+    policy = system / "policy.env"
+    policy.write_text("FEISHUPERM_CARD=title\n")
+    policy.chmod(0o644)
+    (system / name).chmod(mode)
+    assert config.load_settings(write(home, "")).feishuperm_card == "full"
+    said = f"{policy} is not obeyed: only root may own and write {system / name}"
+    assert config.policy_in_force() == said.removesuffix("/.")
+
+
+def test_policy_of_somebody_else_is_not_obeyed(
+    home: Path, system: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (system / "policy.env").write_text("FEISHUPERM_CARD=title\n")
+    other = SimpleNamespace(st_uid=1000, st_mode=0o100644)
+    monkeypatch.setattr(config.os, "stat", lambda path: other)
+    assert config.load_settings(write(home, "")).feishuperm_card == "full"
+    assert "is not obeyed" in config.policy_in_force()
+
+
+def test_policy_that_cannot_be_read_stops_the_server(home: Path, system: Path) -> None:
+    policy = system / "policy.env"
+    policy.write_text("title\n")
+    policy.chmod(0o644)
+    with pytest.raises(UsageError, match="line 1: expected KEY=VALUE"):
+        config.load_settings(write(home, ""))
+    policy.write_text("FEISHUPERM_CARD=none\n")
+    with pytest.raises(SettingError, match="FEISHUPERM_CARD"):
+        config.load_settings(write(home, ""))
+
+
+def test_settings_of_claude_code_that_an_administrator_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MANAGED", "MANAGED_ON_MAC"):
+        monkeypatch.setattr(config, name, str(tmp_path))
+    more = tmp_path / "managed-settings.d"
+    more.mkdir()
+    for name in ("b.json", "a.json", "c.txt"):
+        (more / name).write_text("{}")
+    found = [os.path.relpath(path, tmp_path) for path in config.managed_settings()]
+    names = ["managed-settings.d/a.json", "managed-settings.d/b.json"]
+    assert found == ["managed-settings.json", *names]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from feishuperm.app.health import FAIL, OK, WARN
+from feishuperm.lib import config
 from feishuperm.setup.claude_settings import guarded
 from tests.setup.patient import HOOK, Patient, fixes, states
+
+OURS = {"PermissionRequest": [{"matcher": "*", "hooks": [HOOK]}]}
 
 
 def test_settings_that_do_not_parse(patient: Patient) -> None:
@@ -66,6 +70,35 @@ def test_hook_registered_twice_asks_twice_unless_it_is_the_same(
     groups[1] = {**groups[0], "hooks": [{**HOOK, "command": "A=1 feishuperm-hook"}]}
     patient.write_settings()
     assert states(patient, "hooks") == WARN
+
+
+@pytest.mark.parametrize(
+    ("managed", "registered", "state"),
+    [
+        ({}, True, OK),
+        ({"allowManagedHooksOnly": True}, True, FAIL),
+        ({"disableAllHooks": True}, True, FAIL),
+        ({"allowManagedHooksOnly": True, "hooks": OURS}, False, OK),
+        ({"hooks": OURS}, True, OK),
+        ("{ // no", True, WARN),
+    ],
+)
+def test_settings_of_an_administrator(
+    patient: Patient,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    managed: Any,
+    registered: bool,
+    state: str,
+) -> None:
+    for name in ("MANAGED", "MANAGED_ON_MAC"):
+        monkeypatch.setattr(config, name, str(tmp_path))
+    text = managed if isinstance(managed, str) else json.dumps(managed)
+    (tmp_path / "managed-settings.json").write_text(text)
+    if not registered:
+        patient.settings_value["hooks"] = {}
+        patient.write_settings()
+    assert states(patient, "hooks") == state
 
 
 def test_hooks_disabled(patient: Patient) -> None:
