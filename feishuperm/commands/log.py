@@ -6,6 +6,7 @@ Shows the ledger, checks its chain, and undoes the rule of an "always allow".
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import sys
 from argparse import Namespace
@@ -24,16 +25,18 @@ from feishuperm.services.rule_writer import RuleWriter
 SHOWN = 20
 USAGE = """feishuperm log [-n N] [--json|--csv]
        feishuperm log verify [--head HEAD]
-       feishuperm log undo ID"""
+       feishuperm log undo ID
+       feishuperm log suggest [--json]"""
 EPILOG = msg("""\
 verify checks that no line was changed, taken out or put in, and that none is missing;
-undo ID removes the rules that "always allow" wrote for a request.""")
+undo ID removes the rules that "always allow" wrote for a request; suggest names the
+calls that you keep allowing, and what would cover them.""")
 
 
 def main(args: list[str]) -> int:
     parser = ArgumentParser("log", EPILOG, USAGE)
     add = parser.add_argument
-    add("action", nargs="?", choices=("verify", "undo"))
+    add("action", nargs="?", choices=("verify", "undo", "suggest"))
     add("id", nargs="?")
     many = msg("the last N entries (default {}, 0 for all)", SHOWN)
     add("-n", type=number, default=SHOWN, metavar="N", help=many)
@@ -55,6 +58,11 @@ def main(args: list[str]) -> int:
             say(line)
     elif options.action == "verify":
         return verify(ledger, options.head or "")
+    elif options.action == "suggest":
+        habits = history.habits(ledger, RuleWriter())
+        rows = [habit._asdict() for habit in habits]
+        said = "\n".join(history.suggest(habits))
+        print(json.dumps(rows, indent=2) if options.json else said)
     else:
         _show(ledger.latest(options.n), options)
     return 0

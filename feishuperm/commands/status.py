@@ -13,8 +13,12 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import NotRunningError
+from feishuperm.lib.language import translate
 from feishuperm.lib.terminal import show
 from feishuperm.messages import msg
+from feishuperm.services.history import habits
+from feishuperm.services.ledger import Ledger
+from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.setup.doctor import DoctorContext, asks_enough
 from feishuperm.setup.status import (
     brief,
@@ -56,6 +60,12 @@ def main(args: list[str]) -> int:
         print("\n".join(qr_lines(status["inbox"], columns)))
     else:
         show("\n".join(lines(status, time.time())))
+        count = len(habits(Ledger(), RuleWriter()))
+        if count:
+            habit = msg(
+                "calls that you keep allowing: {}; feishuperm log suggest", count
+            )
+            show(translate(habit))
         if gateway is not None:
             show("\n".join(gateway_lines(gateway)))
     return 0

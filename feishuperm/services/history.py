@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -167,6 +168,61 @@ def _masked(entry: Entry) -> Entry:
     return {
         name: value if name in EXACT else masked(value) for name, value in entry.items()
     }
+
+
+# Suggested.
+
+HABIT = 10  # approvals that make one
+HABIT_SECONDS = 30 * 86400.0
+
+
+class Habit(NamedTuple):
+    """A call that people let run again and again, and never refused."""
+
+    project: str
+    rule: str  # exact; it would cover the call
+    times: int
+
+
+def habits(ledger: Ledger, writer: RuleWriter) -> list[Habit]:
+    """What a rule or a pass would save taps for, most taps first.
+
+    Nothing is written here: that takes a tap, or a person at a terminal.
+    """
+    times: dict[tuple[str, str], int] = {}
+    refused = set()
+    for entry in ledger.recent(HABIT_SECONDS):
+        # A bare name would let every call of its tool run.
+        exact = (rule for rule in map(str, list_at(entry, "would")) if rule[-1:] == ")")
+        for key in ((str(entry.get("project")), rule) for rule in exact):
+            times[key] = times.get(key, 0) + 1
+            if entry.get("denied"):
+                refused.add(key)
+    found = [
+        Habit(project, rule, count)
+        for (project, rule), count in times.items()
+        if count >= HABIT and (project, rule) not in refused
+    ]
+    found = [row for row in found if row.rule not in writer.rules(row.project)]
+    return sorted(found, key=lambda row: (-row.times, row.project, row.rule))
+
+
+def suggest(rows: Sequence[Habit]) -> list[str]:
+    """The habits as sentences, each with the command that makes a pass for it."""
+    lines: list[str] = []
+    for project, rule, times in rows:
+        command = f"feishuperm passes add {shlex.quote(rule)}"
+        place = f"--project {shlex.quote(project)}"
+        lines += (
+            translate("{}: allowed {} times, never refused", one_line(project), times),
+            f"    {one_line(rule, sys.maxsize)}",
+            f"    {one_line(f'{command} {place}', sys.maxsize)}",
+        )
+    if rows:
+        lines.append(
+            translate("To write a rule for good, tap 始终允许 on the next card of one.")
+        )
+    return lines or [translate("no call was allowed {} times in a month", HABIT)]
 
 
 # Checked.

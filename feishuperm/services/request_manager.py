@@ -388,7 +388,20 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "created": round(request.created, 3),
         "ended": round(request.ended, 3),
         **({"ran": request.ran} if request.ran else {}),
+        **({"would": would} if (would := _possible_rules(request)) else {}),
     }
+
+
+def _possible_rules(request: Request) -> list[str]:
+    """The rules that would have answered for a person, who let it run or refused it.
+
+    They are exact, and hold no secret: others are never offered.
+    """
+    by_person = request.state in (states.ALLOWED, states.DENIED) and request.surface
+    if not by_person or request.rules or request.pass_id or request.danger:
+        return []
+    ask = request.ask()
+    return list(ask.rules) if ask is not None else []
 
 
 def intent_entry(

@@ -392,3 +392,45 @@ def test_short_id_of_two_requests_undoes_nothing(ledger: Ledger, project: Path) 
     with pytest.raises(FeishupermError, match="no request"):
         command.main(["undo", "abcd1234"])
     assert allowed(project) == ["Bash(ls)", "Bash(pwd)"]
+
+
+# Habits.
+
+
+def let_run(ledger: Ledger, times: int, rule: str, **fields: Any) -> None:
+    for number in range(times):
+        request(ledger, f"1794801600-{number:08x}", would=[rule], **fields)
+
+
+def test_suggest_names_what_was_allowed_ten_times_and_never_refused(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = Ledger()
+    here = {"project": str(project)}
+    let_run(ledger, 10, "Bash(npm test)", **here)
+    let_run(ledger, 9, "Bash(npm ci)", **here)
+    let_run(ledger, 12, "Bash(make)", **here)
+    let_run(ledger, 1, "Bash(make)", denied=True, state="denied", **here)
+    let_run(ledger, 12, "WebSearch", **here)  # it would cover every search
+    let_run(ledger, 11, "Bash(echo 'a b')", project="/elsewhere")
+    assert command.main(["suggest"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        "/elsewhere: allowed 11 times, never refused",
+        "    Bash(echo 'a b')",
+        "    feishuperm passes add 'Bash(echo '\"'\"'a b'\"'\"')' --project /elsewhere",
+        f"{project}: allowed 10 times, never refused",
+        "    Bash(npm test)",
+        f"    feishuperm passes add 'Bash(npm test)' --project {project}",
+        "To write a rule for good, tap 始终允许 on the next card of one.",
+    ]
+    RuleWriter().write(str(project), RulePlan(("Bash(npm test)",)))
+    assert command.main(["suggest", "--json"]) == 0
+    assert [row["rule"] for row in json.loads(capsys.readouterr().out)] == [
+        "Bash(echo 'a b')"
+    ]
+
+
+def test_suggest_without_habits_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["suggest"]) == 0
+    assert "no call was allowed 10 times" in capsys.readouterr().out

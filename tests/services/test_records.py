@@ -12,6 +12,8 @@ from feishuperm.services.request_manager import ledger_entry, remembered
 from tests.services.test_approvals import ID, Bench
 from tests.tables import every_row
 
+RULE = "Bash(npm run build && echo done)"
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
@@ -59,3 +61,15 @@ def test_entry_from_before_kinds_were_written_is_understood(
     request = remembered(entry)
     assert request is not None
     assert (request.kind, request.action) == (kind, action)
+
+
+@pytest.mark.parametrize(
+    ("action", "would"),
+    [("allow", [RULE]), ("deny", [RULE]), ("always", None)],
+)
+def test_entry_names_the_rule_that_would_have_answered(
+    bench: Bench, action: str, would: list[str] | None
+) -> None:
+    bench.ask()
+    bench.answer(action)
+    assert ledger_entry(bench.request).get("would") == would
