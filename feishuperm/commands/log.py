@@ -9,6 +9,7 @@ import contextlib
 import json
 import shutil
 import sys
+import time
 from argparse import Namespace
 
 from feishuperm.errors import FeishupermError
@@ -23,7 +24,8 @@ from feishuperm.services.ledger_check import check
 from feishuperm.services.rule_writer import RuleWriter
 
 SHOWN = 20
-USAGE = """feishuperm log [-n N] [--json|--csv]
+USAGE = """feishuperm log [-n N] [--since WHEN] [--person ID] [--machine NAME]
+                      [--json|--csv]
        feishuperm log verify [--head HEAD]
        feishuperm log undo ID
        feishuperm log suggest [--json]"""
@@ -40,6 +42,10 @@ def main(args: list[str]) -> int:
     add("id", nargs="?")
     many = msg("the last N entries (default {}, 0 for all)", SHOWN)
     add("-n", type=number, default=SHOWN, metavar="N", help=many)
+    when = msg("only what came after: a date, a time, or 2h, 3d")
+    add("--since", type=_moment, default=0.0, metavar="WHEN", help=when)
+    add("--person", default="", metavar="ID", help=msg("only what this person did"))
+    add("--machine", default="", metavar="NAME", help=msg("only of this machine"))
     add("--json", action="store_true", help=msg("as JSON, with every field"))
     add("--csv", action="store_true", help=msg("for a spreadsheet; -n 0 for all of it"))
     add("--head", metavar="HEAD", help=msg("what a card or a page showed at its end"))
@@ -64,8 +70,18 @@ def main(args: list[str]) -> int:
         said = "\n".join(history.suggest(habits))
         print(json.dumps(rows, indent=2) if options.json else said)
     else:
-        _show(ledger.latest(options.n), options)
+        fits = history.fits(options.person, options.machine)
+        _show(ledger.latest(options.n, options.since, fits), options)
     return 0
+
+
+def _moment(text: str) -> float:
+    try:
+        return history.moment(text, time.time())
+    except (ValueError, OverflowError):
+        raise ValueError(
+            msg("{!r} is no date, no time and no span such as 2h or 3d", text)
+        ) from None
 
 
 def _show(entries: list[Entry], options: Namespace) -> None:

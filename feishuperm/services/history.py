@@ -15,6 +15,8 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from datetime import time as time_of_day
 from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
@@ -52,6 +54,9 @@ WIDE = 120  # columns; with fewer, the command would not be seen
 NARROW_CELL, WIDE_CELL = 14, 40
 SHORT_ID = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
+SPAN = re.compile(r"(\d{1,5})([smhd])")
+SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+CLOCK = re.compile(r"\d{1,2}:\d\d")
 REFUSED = "refused"  # the event of an entry: nothing was done
 UNDO = "undo"  # the event of an entry: rules were undone
 # Names in the ledger, as people are told them.
@@ -81,6 +86,26 @@ def table(entries: Sequence[Entry], columns: int) -> str:
     widths = [max(map(width, column)) for column in zip(*rows)]
     lines = ("  ".join(map(pad, cells, widths)) for cells in rows)
     return "\n".join(cut(line, columns).rstrip() for line in lines)
+
+
+def moment(text: str, now: float) -> float:
+    """A date, a time of day or a span (`2h`, `3d`) back from now. Raises ValueError."""
+    span = SPAN.fullmatch(text)
+    if span:
+        return now - int(span[1]) * SPANS[span[2]]
+    if CLOCK.fullmatch(text):
+        today = datetime.fromtimestamp(now)
+        clock = datetime.combine(today, time_of_day.fromisoformat(text.zfill(5)))
+        return (clock if clock <= today else clock - timedelta(days=1)).timestamp()
+    return datetime.fromisoformat(text).timestamp()
+
+
+def fits(person: str, machine: str) -> Callable[[Entry], bool]:
+    """Whether an entry is of this person and machine; empty: of any."""
+    wanted = [
+        (key, name) for key, name in (("who", person), ("machine", machine)) if name
+    ]
+    return lambda entry: all(str(entry.get(key)) == name for key, name in wanted)
 
 
 def as_json(entries: Sequence[Entry]) -> str:

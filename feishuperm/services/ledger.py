@@ -336,13 +336,19 @@ class Ledger:
                     if entry is not None:
                         yield entry
 
-    def latest(self, most: int) -> list[Entry]:
+    def latest(
+        self,
+        most: int,
+        since: float = 0.0,
+        fits: Callable[[Entry], bool] = lambda entry: True,
+    ) -> list[Entry]:
         """The last entries, 0 for all, oldest first; of an intent only its end."""
         ended: set[int] = set()
         latest: list[Entry] = []
-        for entry in self._backwards():
+        for entry in self._backwards(since):
             ended.add(number_of(entry, "intent"))
-            if entry.get("event") != INTENT or number_of(entry, "seq") not in ended:
+            is_over = entry.get("event") == INTENT and number_of(entry, "seq") in ended
+            if not is_over and fits(entry):
                 latest.append(entry)
                 if len(latest) == most:
                     break

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from feishuperm.commands import log as command
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.services import history
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
 from feishuperm.services.rule_writer import RulePlan, RuleWriter
@@ -392,6 +394,51 @@ def test_short_id_of_two_requests_undoes_nothing(ledger: Ledger, project: Path) 
     with pytest.raises(FeishupermError, match="no request"):
         command.main(["undo", "abcd1234"])
     assert allowed(project) == ["Bash(ls)", "Bash(pwd)"]
+
+
+# Chosen.
+
+NOON = datetime(2026, 11, 19, 12, 0).timestamp()
+
+
+@every_row(
+    ("text", "ago"),
+    [
+        ("2h", 7200), ("3d", 3 * 86400), ("90s", 90), ("11:30", 1800),
+        ("13:00", 23 * 3600), ("9:00", 3 * 3600), ("2026-11-18", 36 * 3600),
+        ("2026-11-19 11:00", 3600),
+    ],
+)  # fmt: skip
+def test_moment_back_from_now(text: str, ago: float) -> None:
+    assert NOON - history.moment(text, NOON) == ago
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "25:00", "2026-13-01", "5y", "-2h"])
+def test_moment_that_is_none_is_named(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError, match="no date, no time"):
+        command.main([f"--since={text}"])
+
+
+def test_log_of_a_person_a_machine_and_a_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    old, ledger = Ledger(clock=lambda: time.time() - 7200), Ledger()
+    request(old, "1", who="ou_a", machine="mac")
+    request(ledger, "2", who="ou_a", machine="mac")
+    request(ledger, "3", who="ou_b", machine="mac")
+    request(ledger, "4", who="ou_a", machine="box")
+    for words, ids in (
+        ([], ["1", "2", "3", "4"]),
+        (["--since", "1h"], ["2", "3", "4"]),
+        (["--person", "ou_a"], ["1", "2", "4"]),
+        (["--machine", "mac", "-n", "1"], ["3"]),
+        (["--since=1h", "--person=ou_a", "--machine=mac"], ["2"]),
+        (["--machine=ma"], []),
+    ):
+        assert command.main([*words, "--json"]) == 0
+        assert [row["id"] for row in json.loads(capsys.readouterr().out)] == ids
 
 
 # Habits.
