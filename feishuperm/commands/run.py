@@ -15,8 +15,9 @@ from functools import partial
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.hooks.application import RUN_VARIABLE, RunLock, record_callback
 from feishuperm.hooks.config_manager import ConfigManager, trust_command
-from feishuperm.hooks.headless import Headless, Screen
+from feishuperm.hooks.headless import Headless
 from feishuperm.hooks.hook_manager import HookManager
+from feishuperm.hooks.screen import Screen
 from feishuperm.hooks.trust import NAMES, Trust
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings

@@ -8,13 +8,10 @@ permissions or processes.
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple, Union
 
-from feishuperm.errors import ProtocolError
-from feishuperm.models.fields import decoded, part_at
-
-MAX_LINE = 64 << 20  # one line may carry a whole tool result, pictures included
+from feishuperm.models.fields import part_at
+from feishuperm.protocol.json_lines import JsonLines, line
 
 
 class ControlRequest(NamedTuple):
@@ -49,31 +46,11 @@ class Message(NamedTuple):
 Event = Union[ControlRequest, ControlCancel, ControlResponse, Message]
 
 
-class StreamJson:
+class StreamJson(JsonLines[Event]):
     """One conversation with a CLI."""
 
-    def __init__(self) -> None:
-        self.buffer = bytearray()
-        self.searched = 0  # no line end before this
-        self.requests = 0
-
-    def receive_data(self, data: bytes) -> None:
-        """Take bytes in. Raises ProtocolError when a line never ends."""
-        self.buffer += data
-        if len(self.buffer) > MAX_LINE and self.buffer.find(b"\n", self.searched) < 0:
-            raise ProtocolError("the CLI sent a line that is too long")
-
-    def next_event(self) -> Event | None:
-        """The next event, or None until more data came; other lines are skipped."""
-        while (end := self.buffer.find(b"\n", self.searched)) >= 0:
-            line = bytes(self.buffer[:end])
-            del self.buffer[: end + 1]
-            self.searched = 0
-            event = _event(line)
-            if event is not None:
-                return event
-        self.searched = len(self.buffer)
-        return None
+    def event(self, body: dict[str, Any]) -> Event | None:
+        return _event(body)
 
     def request(self, subtype: str, **fields: Any) -> tuple[str, bytes]:
         """One of our requests: its id, which the answer will carry, and the line."""
@@ -98,14 +75,12 @@ class StreamJson:
 
 
 def _line(type: str, **parts: Any) -> bytes:
-    # ASCII escapes: a line separator inside a text must not end the line.
-    return json.dumps({"type": type, **parts}).encode() + b"\n"
+    return line({"type": type, **parts})
 
 
-def _event(line: bytes) -> Event | None:
-    """The event on a line; None for a line that is none (a tool's own print)."""
-    body = decoded(line)
-    type = body.get("type") if isinstance(body, dict) else None
+def _event(body: dict[str, Any]) -> Event | None:
+    """The event of an object; None for one that is none (a tool's own print)."""
+    type = body.get("type")
     if not isinstance(type, str):
         return None
     if type == "control_cancel_request":

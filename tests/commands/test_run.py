@@ -9,7 +9,7 @@ import pytest
 
 from feishuperm.commands import run
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.hooks.headless import Screen
+from feishuperm.hooks.screen import Screen
 from tests.tables import every_row
 
 

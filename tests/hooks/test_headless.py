@@ -18,10 +18,12 @@ import pytest
 
 from feishuperm import wire
 from feishuperm.errors import FeishupermError
-from feishuperm.hooks import headless as module
+from feishuperm.hooks import agent_run as module
+from feishuperm.hooks import headless
 from feishuperm.hooks.config_manager import ProjectConfig, SettingsFile
-from feishuperm.hooks.headless import Headless, Screen
+from feishuperm.hooks.headless import Headless
 from feishuperm.hooks.hook_manager import HookManager
+from feishuperm.hooks.screen import Screen
 from feishuperm.models.hooks import HookCallback, HookGroup
 from tests.conftest import wait_until
 from tests.fakes import cli
@@ -359,7 +361,7 @@ def test_message_that_fails_in_our_hands_is_answered(
     def fail(*_: object) -> None:
         raise TypeError("odd")
 
-    monkeypatch.setattr(module, "Question", fail)
+    monkeypatch.setattr(headless, "Question", fail)
     steps = (wait("user"), send(INIT, ask()), wait("q1"), send(RESULT), {"hang": True})
     assert bench.run(*steps) == 0
     assert bench.answer("q1")["subtype"] == "error"

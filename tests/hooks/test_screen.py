@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from feishuperm.hooks.headless import Screen
+from feishuperm.hooks.screen import Screen
 
 
 def test_what_a_hook_says_is_not_repeated_in_the_clients_words() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from feishuperm import wire
-from feishuperm.hooks import headless as module
-from feishuperm.hooks.headless import Wait
+from feishuperm.hooks import agent_run as module
+from feishuperm.hooks.agent_run import Wait
 from feishuperm.lib.control import NotRunningError
 
 Ask = Callable[..., bytes]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.errors import ProtocolError
-from feishuperm.protocol import stream_json
+from feishuperm.protocol import json_lines
 from feishuperm.protocol.stream_json import (
     ControlCancel,
     ControlRequest,
@@ -92,7 +92,7 @@ def test_odd_line_is_skipped(line: bytes) -> None:
 
 
 def test_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_json, "MAX_LINE", 100)
+    monkeypatch.setattr(json_lines, "MAX_LINE", 100)
     protocol = StreamJson()
     protocol.receive_data(b"x" * 100)
     with pytest.raises(ProtocolError):
