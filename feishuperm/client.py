@@ -23,6 +23,7 @@ from feishuperm.wire import (
     MAX_EVENT,
     PERMISSION,
     TOOL_CALL,
+    TOOL_RESULT,
     NoServer,
     NotPermission,
     ask,
@@ -33,6 +34,7 @@ from feishuperm.wire import (
     new_id,
     read_all,
     socket_path,
+    tell,
     write_all,
 )
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from _socket import socket
 
     from feishuperm.wire import Environ
+
+TELL_SECONDS = 1  # for an event that the server only hears of; the client waits for it
 
 
 def run(environ: Environ) -> None:
@@ -63,8 +67,8 @@ def run(environ: Environ) -> None:
     alarm(ACK_SECONDS)
     raw = read_all(0)
     kind = sys.argv[-1] if sys.argv[-1] in HOOK_PURPOSES else ""
-    # Before every tool call: nearly always there is nothing to ask for.
-    is_call = kind and is_spelled(TOOL_CALL, raw)
+    # Around every tool call: nearly always there is nothing to ask for.
+    is_call = kind and (is_spelled(TOOL_CALL, raw) or is_spelled(TOOL_RESULT, raw))
     if is_call and not is_marked(socket_path(environ)):
         return
     if may_be_strange(raw, environ):
@@ -74,8 +78,11 @@ def run(environ: Environ) -> None:
             return
     request_id = new_id()
     reason = "event"
+    project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
+    if kind == "session" and not is_call and b"FEISHUPERM_RUN" not in environ:
+        alarm(TELL_SECONDS)
+        return tell(raw, socket_path(environ), project)
     if not kind and can_relay(raw, environ):
-        project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
         try:
             path = socket_path(environ)
             answer = ask(raw, path, request_id, project, alarm, hold)

@@ -41,8 +41,9 @@ NEWS = b" ASH"
 FLAGS = (b"", b"again", b"shown", b"held")
 DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
 SYSTEM_CONFIG = b"/etc/feishuperm/config.env"  # an administrator's, for everybody
-HOOK_PURPOSES = ("next", "denied", "form")  # a hook may be for one of them alone
-MARK = b".retry"  # beside the socket while a refused call may run after all
+HOOK_PURPOSES = ("next", "denied", "form", "session")  # a hook may be for one alone
+# Beside the socket while the server has something to say to a tool call or its result.
+MARK = b".retry"
 
 # Each agent that runs the hooks of Claude Code's settings, with what tells it: its
 # variables; the fields of its events, and where its transcripts are.  A variable is
@@ -73,6 +74,7 @@ PERMISSION = (
     b'"hook_event_name": "PermissionRequest"',
 )
 TOOL_CALL = (b'"hook_event_name":"PreToolUse"', b'"hook_event_name": "PreToolUse"')
+TOOL_RESULT = (b'"hook_event_name":"PostToolUse"', b'"hook_event_name": "PostToolUse"')
 
 
 class NoServer(Exception):
@@ -88,7 +90,7 @@ def is_spelled(event: tuple[bytes, bytes], raw: bytes) -> bool:
 
 
 def is_marked(path: bytes) -> bool:
-    """Whether the server at this socket lets some refused call run after all."""
+    """Whether the server at this socket has something to say to some tool call."""
     try:
         posix.stat(path + MARK)
     except (OSError, ValueError):
@@ -334,6 +336,13 @@ def ask(
         sock.close()
         sock = reconnect(path, connect, until)
     return b""
+
+
+def tell(raw: bytes, path: bytes, project: bytes) -> None:
+    """Hand over an event that needs no answer. Raises NoServer and OSError."""
+    sock = connect(path)
+    sock.sendall(frame(b"N", b"\0".join((PROTOCOL, project, raw))))
+    sock.close()
 
 
 def write_all(fd: int, data: bytes) -> None:

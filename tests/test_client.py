@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from feishuperm import client
-from tests.fakes.hook_server import ANSWER, EVENT
+from tests.conftest import wait_until
+from tests.fakes.hook_server import ANSWER, EVENT, HookServer, frame, sends
 
 
 class Exited(BaseException):
@@ -107,6 +108,42 @@ def test_request_is_relayed_and_its_answer_printed(
     assert run(monkeypatch, EVENT, path) == ANSWER
     assert [(raw, where) for raw, where, *_ in asked] == [(EVENT, os.fsencode(path))]
     assert handed.calls == []
+
+
+SESSION = b'{"hook_event_name":"%s","session_id":"s-1"}'
+
+
+@pytest.mark.parametrize("event", [b"UserPromptSubmit", b"Stop", b"SessionEnd"])
+def test_event_of_a_session_is_told_and_nothing_else_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, handed: Handed, path: str, event: bytes
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hook", "session"])
+    with HookServer(path, [sends(frame(b"R"))]) as server:
+        assert run(monkeypatch, SESSION % event, path) == b""
+        wait_until(lambda: server.requests)  # nobody waits for an answer
+    assert server.requests == [[b"1", b"", SESSION % event]]
+    assert handed.calls == []
+
+
+@pytest.mark.parametrize("event", [b"PreToolUse", b"PostToolUse"])
+def test_tool_call_of_a_session_is_asked_about_while_there_is_a_mark(
+    monkeypatch: pytest.MonkeyPatch, handed: Handed, path: str, event: bytes
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hook", "session"])
+    assert run(monkeypatch, SESSION % event, path) == b"" and handed.calls == []
+    Path(path + ".retry").touch()
+    assert run(monkeypatch, SESSION % event, path) == b"{}\n"
+    assert handed.calls == [(SESSION % event, "event")]
+
+
+def test_session_of_a_run_is_looked_at_closer(
+    monkeypatch: pytest.MonkeyPatch, handed: Handed
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hook", "session"])
+    monkeypatch.setattr(client, "read_all", lambda fd: SESSION % b"Stop")
+    monkeypatch.setattr(client, "write_all", lambda fd, data: None)
+    client.run({b"FEISHUPERM_RUN": b"/none"})
+    assert handed.calls == [(SESSION % b"Stop", "event")]
 
 
 def refuse(*_: object) -> bytes:

@@ -15,7 +15,6 @@ import json
 import os
 from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
 from collections.abc import Mapping
-from contextlib import closing
 from functools import partial
 
 from feishuperm import wire
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
 # Events that a person may answer, or has answered before.
 ASKED = ("PermissionDenied", "PreToolUse", "Elicitation")
+MARKED = ("PreToolUse", "PostToolUse")  # only asked about while there is a mark
 WAKE = 2  # the exit code by which a background hook wakes its session
 PARENT_SECONDS = 30  # between looks whether there is still a session to wake
 CARD_SECONDS = 8  # for sending a card from the hook; Claude Code is waiting
@@ -134,7 +134,7 @@ class _Hook:
     def person(self, request_id: str) -> bytes:
         """What a person says to the event; nothing where nobody can be asked."""
         path = os.fsencode(self.settings().permission_socket_path)
-        is_call = self.fields.get("hook_event_name") == "PreToolUse"
+        is_call = self.fields.get("hook_event_name") in MARKED
         if len(self.raw) > wire.MAX_EVENT or (is_call and not wire.is_marked(path)):
             return b""
         signal(SIGALRM, _leave)
@@ -145,11 +145,11 @@ class _Hook:
 
     def of_kind(self, kind: str, event: str, request_id: str) -> bytes:
         """What a hook does that is there for one kind alone."""
-        if kind != "next":
-            return self.person(request_id) if event in ASKED else b""
-        if event == "SessionEnd":
-            self._relay("no server to tell that a session is over")
-        elif event == "Notification":
+        if kind != "next" and event in (*ASKED, *MARKED):
+            return self.person(request_id)
+        if kind == "session" or event == "SessionEnd":
+            self._relay(f"no server to tell of {event}")
+        elif kind == "next" and event == "Notification":
             self._await_text(request_id)
         return b""
 
@@ -182,11 +182,9 @@ class _Hook:
         signal(SIGALRM, _give_up)
         alarm(CARD_SECONDS)
         problem = ""
-        body = b"\0".join((wire.PROTOCOL, _project(), self.raw))
         try:
             path = os.fsencode(self.settings().permission_socket_path)
-            with closing(wire.connect(path)) as sock:
-                sock.sendall(wire.frame(b"N", body))
+            wire.tell(self.raw, path, _project())
         except wire.NoServer:
             problem = missed
         except OSError:

@@ -90,7 +90,8 @@ def parser() -> ArgumentParser:
     prefix = msg("where share/ and bin/ are (default: ~/.local)")
     add("--prefix", metavar="DIR", help=prefix)
     more = msg(
-        "extra events: notify (Stop, Notification, ...) or ask you (next, denied, form)"
+        "extra events: notify (Stop, Notification, ...), ask you (next, denied, form), "
+        "or follow sessions (session: list, progress, stop)"
     )
     add("--events", metavar="LIST", default="", help=more)
     mode = msg("make Claude Code ask: sets permissions.defaultMode")

@@ -31,6 +31,8 @@ from feishuperm.models.settings import Settings
 from feishuperm.services.presenter import brief_ask
 from feishuperm.services.transcript import Words, last_words
 
+TWICE_SECONDS = 10.0  # between the hooks of one event, on a machine that is busy
+
 
 class Notices:
     """Turns events into notices; `tell` hands them to every channel."""
@@ -44,17 +46,26 @@ class Notices:
         self._notify = tell
         self._kinds = kinds
         self._clock = clock
+        self._told: dict[int, float] = {}  # when each event was, for a moment
 
     def event(self, payload: HookPayload, project: str) -> None:
         """An event came by; tell of it if the user asked for its kind."""
         row = NOTICE_EVENTS.get(payload.hook_event_name())
-        if row is None or row.kind not in self._kinds:
+        if row is None or row.kind not in self._kinds or self._is_again(payload):
             return
         words = last_words(payload.transcript_path()) if row.kind == "stop" else Words()
         started = words.prompted
         seconds = self._clock() - started if started else 0.0
         project = project or payload.base.cwd
         self._tell(row.kind, project, payload.session_id(), row.text(payload), seconds)
+
+    def _is_again(self, payload: HookPayload) -> bool:
+        """Whether another hook, registered for the same event, has just told of it."""
+        now, same = self._clock(), hash(str(payload.fields))
+        self._told = {k: at for k, at in self._told.items() if now - at < TWICE_SECONDS}
+        is_again = same in self._told
+        self._told.setdefault(same, now)
+        return is_again
 
     def unreadable(self, project: str) -> None:
         """A permission request came that nobody can read."""

@@ -38,7 +38,7 @@ REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
 # Other events run the user's callbacks, which have so long unless they say otherwise.
 EVENT_TIMEOUT = int(DEFAULT_TIMEOUT) + REVIEW_SLACK
 CALL_TIMEOUT = 20  # for a look before a tool call; it takes milliseconds
-END_TIMEOUT = 5  # to tell that a session is over; the client waits 1.5 s at most
+END_TIMEOUT = 5  # to tell the server; at the end the client waits 1.5 s at most
 # What each of `wire.HOOK_PURPOSES` is asked by: event, matcher and seconds, 0 for those
 # that a person has.
 KIND_EVENTS: dict[str, tuple[tuple[str, str, int], ...]] = {
@@ -48,6 +48,12 @@ KIND_EVENTS: dict[str, tuple[tuple[str, str, int], ...]] = {
     ),
     "denied": (("PermissionDenied", "", 0), ("PreToolUse", "", CALL_TIMEOUT)),
     "form": (("Elicitation", "", 0),),
+    "session": (
+        *(("UserPromptSubmit", "", END_TIMEOUT), ("Stop", "", END_TIMEOUT)),
+        *(("StopFailure", "", END_TIMEOUT), ("SessionStart", "", END_TIMEOUT)),
+        *(("SessionEnd", "", END_TIMEOUT), ("PreToolUse", "", CALL_TIMEOUT)),
+        ("PostToolUse", "", CALL_TIMEOUT),
+    ),
 }
 # For a file that others share: anyone who has not installed us must not see a failure,
 # which some hosts take for a refusal.  The exit code of `hook next` means something.
@@ -98,13 +104,14 @@ def registrations(
     rows = [Registration(asks, "*", HOOK_PROGRAM, timeout + HOOK_SLACK, exactly)]
     kinds = [name for name in events if name in HOOK_PURPOSES]
     plain = [name for name in events if name not in (asks, *HOOK_PURPOSES)]
+    # What another kind is asked by, the session is heard of by as well.
+    told = {row[0] for kind in kinds if kind != "session" for row in KIND_EVENTS[kind]}
     rows += [Registration(event, "", HOOK_PROGRAM, EVENT_TIMEOUT) for event in plain]
     rows += [
         Registration(event, matcher, HOOK_PROGRAM, limit or rows[0].timeout, kind=kind)
         for kind in kinds
         for event, matcher, limit in KIND_EVENTS[kind]
-        # But for `next`, an entry for everything does the work.
-        if kind == "next" or event not in plain
+        if event not in (told if kind == "session" else plain) or kind == "next"
     ]
     if supervisor:
         question, stop = review + REVIEW_SLACK, review_stop + REVIEW_SLACK
@@ -408,8 +415,12 @@ class ClaudeStep(steps.Step):
 
     def _goes(self, hook: Hook) -> bool:
         is_ours = hook.program == SUPERVISOR_PROGRAM
-        kind = kind_in(hook.entry["command"]) or hook.event
-        return (SUPERVISOR_PROGRAM if is_ours else kind) in self.away
+        kind = kind_in(hook.entry["command"])
+        # One for the session goes where another kind has come that does its work.
+        events = [row.event for row, _ in self.hooks if row.kind == kind == "session"]
+        if events and hook.event not in events:
+            return True
+        return (SUPERVISOR_PROGRAM if is_ours else kind or hook.event) in self.away
 
     def _missing_values(self, text: str) -> list[Any]:
         """The values that have to be set in a text, each with its path."""

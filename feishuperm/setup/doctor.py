@@ -318,6 +318,23 @@ def check_hooks(here: DoctorContext) -> Iterator[Finding]:
     for path in list(places.values())[::-1][1:]:
         text = msg("{} has feishuperm's hook too: each request asks twice", path)
         yield warn(text, edit(path, msg("remove feishuperm-hook")))
+    yield from check_sessions(here)
+
+
+def check_sessions(here: DoctorContext) -> Iterator[Finding]:
+    """Whether all is told that `install --events session` registers."""
+    kinds: dict[str, set[str]] = {}
+    for text in here.texts.values():
+        for hook in claude.find_hooks(text):
+            kind = claude.kind_in(hook.entry["command"])
+            kinds.setdefault(kind, set()).add(hook.event)
+    heard = set[str]().union(*(kinds[kind] for kind in kinds if kind))
+    missing = [row[0] for row in claude.KIND_EVENTS["session"] if row[0] not in heard]
+    if "session" in kinds and missing:
+        text = msg("sessions are followed, but for {}", ", ".join(missing))
+        yield warn(text, "feishuperm install --events session")
+    elif "session" in kinds:
+        yield ok(msg("sessions are followed: list, progress and stop"))
 
 
 def check_managed() -> Generator[Finding, None, bool]:

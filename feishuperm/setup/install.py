@@ -23,6 +23,7 @@ from feishuperm.lib.program import archive_path
 from feishuperm.lib.terminal import can_ask, say, warn
 from feishuperm.messages import msg, word
 from feishuperm.models.hooks import HOOK_EVENTS
+from feishuperm.models.kind import KINDS
 from feishuperm.models.names import SUPERVISOR_PROGRAM
 from feishuperm.models.settings import Settings
 from feishuperm.setup import claude_settings as claude
@@ -221,7 +222,8 @@ class Install:
         """What does not do what the person who installs may think it does."""
         settings = self.config.settings()
         pushed = settings.feishuperm_notify
-        silent = ",".join(kind for kind in self.kinds_there() if kind not in pushed)
+        there = (kind for kind in self.kinds_there() if kind in KINDS)
+        silent = ",".join(kind for kind in there if kind not in pushed)
         if silent:
             yield msg("add {} to FEISHUPERM_NOTIFY to get cards for them too", silent)
         if self.config.has_new_bot() and "webhook" not in settings.surfaces():

@@ -39,6 +39,13 @@ def test_event_is_told_on_every_channel() -> None:
     assert (notice.project, notice.created) == ("/work/p", 100.0)
 
 
+def test_event_that_two_hooks_tell_makes_one_card() -> None:
+    notices, channel, _ = made("stop")
+    for event in (STOP, STOP, {**STOP, "prompt_id": "2"}, STOP):
+        notices.event(payload(event), "/work/p")
+    assert len(channel.notices) == 2
+
+
 @every_row(
     "event",
     [STOP, {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}],

@@ -10,7 +10,7 @@ import pytest
 
 from feishuperm.app.health import FAIL, OK, WARN
 from feishuperm.lib import config
-from feishuperm.setup.claude_settings import guarded
+from feishuperm.setup.claude_settings import KIND_EVENTS, guarded
 from tests.setup.patient import HOOK, Patient, fixes, states
 
 OURS = {"PermissionRequest": [{"matcher": "*", "hooks": [HOOK]}]}
@@ -99,6 +99,21 @@ def test_settings_of_an_administrator(
         patient.settings_value["hooks"] = {}
         patient.write_settings()
     assert states(patient, "hooks") == state
+
+
+def test_session_that_is_followed_in_part(patient: Patient) -> None:
+    def put(events: list[str]) -> None:
+        entry = {"type": "command", "command": "feishuperm-hook session"}
+        patient.settings_value["hooks"].update(
+            {event: [{"hooks": [entry]}] for event in events}
+        )
+        patient.write_settings()
+
+    put(["Stop", "PreToolUse"])
+    assert states(patient, "hooks") == WARN
+    assert "feishuperm install --events session" in fixes(patient, "hooks")
+    put([event for event, *_ in KIND_EVENTS["session"]])
+    assert states(patient, "hooks") == OK
 
 
 def test_hooks_disabled(patient: Patient) -> None:

@@ -321,8 +321,26 @@ def test_next_waits_in_the_background_beside_any_other_entry() -> None:
 
 
 def test_every_kind_of_a_hook_has_entries() -> None:
-    assert set(KIND_EVENTS) == set(wire.HOOK_PURPOSES) <= set(KINDS)
+    assert set(KIND_EVENTS) == set(wire.HOOK_PURPOSES) <= {*KINDS, "session"}
     assert [[kind] for kind in wire.HOOK_PURPOSES] == list(loader.HOOK_ARGUMENTS[1:])
+
+
+@pytest.mark.parametrize(
+    ("events", "left_out"),
+    [
+        (["session"], set[str]()),
+        (["session", "Stop", "PreToolUse"], set[str]()),  # those do something else
+        (["session", "denied"], {"PreToolUse"}),
+        (["next", "session", "denied"], {"PreToolUse", "SessionEnd"}),
+    ],
+)
+def test_session_is_told_of_each_event_by_one_hook(
+    events: list[str], left_out: set[str]
+) -> None:
+    rows = registrations(55, events)
+    own = [row.event for row in rows if row.kind == "session"]
+    assert set(own) == {row[0] for row in KIND_EVENTS["session"]} - left_out
+    assert len(own) == len(set(own))
 
 
 def test_entry_for_everything_does_the_work_of_a_kind() -> None:

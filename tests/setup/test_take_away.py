@@ -14,6 +14,7 @@ from feishuperm.setup.claude_settings import (
     ClaudeStep,
     find_hooks,
     guarded,
+    kind_in,
     program_of,
     unguarded,
 )
@@ -33,6 +34,11 @@ def install(environ: dict[str, str], *args: str) -> Install:
 
 def hooks(path: Path) -> list[str]:
     return [f"{h.event} {h.program}" for h in find_hooks(path.read_text())]
+
+
+def kinds(path: Path) -> list[tuple[str, str]]:
+    rows = find_hooks(path.read_text())
+    return [(hook.event, kind_in(hook.entry["command"])) for hook in rows]
 
 
 def test_event_is_taken_out_again(bare: dict[str, str]) -> None:
@@ -64,6 +70,25 @@ def test_kind_is_taken_out_again_and_waits_as_long_as_a_request(
     waits = {hook.event: hook.entry["timeout"] for hook in find_hooks(path.read_text())}
     assert waits["PermissionDenied"] == waits["PermissionRequest"] >= 605
     install(bare, "--wait", "55s", "--no-events", "denied,next")
+    assert path.read_bytes() == plain
+
+
+def test_session_is_taken_out_again_and_shares_hooks_with_other_kinds(
+    bare: dict[str, str],
+) -> None:
+    path = Path(bare["HOME"], ".claude/settings.json")
+    install(bare)
+    plain = path.read_bytes()
+    install(bare, "--events", "session")
+    alone = kinds(path)
+    assert ("PreToolUse", "session") in alone
+    assert list(install(bare).notes()) == []  # it makes no cards
+    install(bare, "--events", "denied")
+    moved = {("PreToolUse", "denied"), ("PermissionDenied", "denied")}
+    assert set(kinds(path)) == {*alone, *moved} - {("PreToolUse", "session")}
+    install(bare, "--no-events", "denied")
+    assert sorted(kinds(path)) == sorted(alone)
+    install(bare, "--no-events", "session")
     assert path.read_bytes() == plain
 
 
