@@ -80,6 +80,7 @@ MAX_BUTTONS = 8  # choices that are buttons; more are a list
 MAX_CHOICES = 100  # of a list
 RULES = 600  # characters of rules in a confirm
 RECOMMENDED = re.compile(r"[(（](?:recommended|推荐)[)）]", re.IGNORECASE)
+OPENS = "open"  # of one that shows a panel, and does nothing else
 HOLD = "hold"  # the action of a button that decides nothing: somebody reads
 REVOKE = "revoke"  # of one that ends a pass, or "all"
 CHANGE_SECONDS = 120.0  # a card that could not be changed for so long stays as it is
@@ -151,6 +152,7 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
     if answers.fields:
         below = [{"tag": "form", "name": "form", "elements": below}]
     ends = (extra.hurry, at_zero(ask)) if extra.hurry else (time_hint(ask),)
+    is_over = ask.kind == "next"  # its turn, not its session
     elements = [
         *danger_elements(ask),
         *_blocks(ask, answers.ask_questions),
@@ -158,6 +160,7 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
         *why_elements(ask),
         *below,
         note(" · ".join(filter(None, ends))),
+        *(_progress(ask, extra.machine) if is_over else ()),
     ]
     return card_frame(ask.title, ask.headline, colour(ask), ask.summary, elements)
 
@@ -168,10 +171,10 @@ def _blocks(ask: Ask, asked_below: bool = False) -> list[Element]:
     blocks = [block for block in ask.blocks if block.kind not in hidden]
     if not ask.blocks and ask.empty:
         return [div(ask.empty)]
-    return [part for block in blocks for part in _block(block, ask.language)]
+    return [part for block in blocks for part in folded_block(block, ask.language)]
 
 
-def _block(block: Block, language: str) -> list[Element]:
+def folded_block(block: Block, language: str) -> list[Element]:
     """A block, or both of its ends and a panel with the whole of it."""
     if len(block.text) <= FOLD or block.hidden:
         return block_elements(block, language)
@@ -292,7 +295,7 @@ class _Answers:
     def _inputs(self, *offers: Offer, left_out: int = 0) -> list[Element]:
         names = {name for offer in offers for name in offer.fields}
         fields = [field for field in self.fields if field.name in names][left_out:]
-        return [element for field in fields for element in _input(field)]
+        return [element for field in fields for element in field_input(field)]
 
 
 def is_offered(offer: Offer, ask: Ask) -> bool:
@@ -309,7 +312,7 @@ def _is_short(question: Field | None) -> bool:
     return all(len(option.value) <= LABEL for option in question.options)
 
 
-def _input(field: Field) -> list[Element]:
+def field_input(field: Field) -> list[Element]:
     if field.options:
         return [div(field.label), *notes(field.hint), _select(field)]
     lines = "multiline_text" if field.type == "lines" else "text"
@@ -370,6 +373,22 @@ def answer_button(offer: Offer, ask: Ask, mark: Mark) -> Element:
 
 def button(label: str, look: str, mark: Mark, action: str) -> Element:
     return callback_button(label, STYLES.get(look, "default"), mark.value(action))
+
+
+def _progress(ask: Ask, machine: str) -> list[Element]:
+    """The way to what a session does."""
+    if not ask.session:
+        return []
+    label = text(ask.language, "Progress")
+    return [open_button(label, f"progress:{ask.session}", OPENS, machine)]
+
+
+def open_button(label: str, panel: str, action: str, machine: str) -> Element:
+    """A plain button to a panel, on a card that is none (`app.panels`)."""
+    value = {"panel": panel, "press": action}
+    if machine:
+        value["machine"] = machine
+    return callback_button(label, "default", value)
 
 
 # Time runs out.
@@ -465,14 +484,14 @@ def passes_card(rows: Sequence[PassRow], nonce: str, language: str) -> Card:
 # The card of a request that has ended.
 
 
-def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
-    """The same message as a record: what was done, by whom, and no button."""
-    card = _settled_card(ask, outcome, who)
+def settled_card(ask: Ask, outcome: Outcome, who: str = "", machine: str = "") -> Card:
+    """The same message as a record: what was done, by whom, and nothing to answer."""
+    card = _settled_card(ask, outcome, who, machine)
     # A record that Feishu refused would leave the buttons of the request there.
     return card if _fits(card) else _settled_card(ask.bare(), outcome.bare(), who)
 
 
-def _settled_card(ask: Ask, outcome: Outcome, who: str) -> Card:
+def _settled_card(ask: Ask, outcome: Outcome, who: str, machine: str = "") -> Card:
     ask = ask._replace(rules=(), rule_note="")
     language = outcome.language
     title = outcome.done
@@ -485,6 +504,7 @@ def _settled_card(ask: Ask, outcome: Outcome, who: str) -> Card:
         *map(note, outcome.lines),
         *(map(div, outcome.answers) if outcome.answers else _blocks(shown)),
         panel(more(ask), [*_record(ask, outcome), *known_elements(ask)]),
+        *_progress(ask, machine),
     ]
     look = "green" if outcome.look == "good" else "grey"
     return card_frame(title, ask.headline, look, ask.summary, elements)

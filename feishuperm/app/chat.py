@@ -28,7 +28,7 @@ from feishuperm.models.ask import (
     Offer,
 )
 from feishuperm.models.fields import text_at
-from feishuperm.models.names import NOT_OFFERED
+from feishuperm.models.names import NOT_OFFERED, SESSION_COMMANDS
 
 # A word for a button -> how that button looks; the same words in every kind.
 WORDS = {
@@ -43,6 +43,10 @@ COMMANDS = {
     "恢复": "on", "on": "on", "unmute": "on",
     "撤销": "undo", "undo": "undo",
     "通行证": "passes", "passes": "passes",
+    "会话": "sessions", "sessions": "sessions",
+    "进展": "progress", "progress": "progress",
+    "新任务": "start", "start": "start",
+    "继续": "continue", "continue": "continue",
     "帮助": "help", "help": "help", "?": "help", "？": "help",
 }  # fmt: skip
 REVOKE = re.compile(r"(?:撤销|revoke)\s+([\w-]{1,64})\Z", re.IGNORECASE)
@@ -77,6 +81,7 @@ class Command(NamedTuple):
     name: str
     seconds: int = 0  # of silence
     revoked: str = ""  # id of a pass to end, or "all"
+    words: str = ""  # behind a word of SESSION_COMMANDS
 
 
 def cleaned(text: str) -> str:
@@ -149,8 +154,10 @@ def _picked(field: Field, said: str) -> tuple[str, ...]:
 
 def read_command(text: str) -> Command | None:
     """A command of its own; None if it is none."""
-    word, _, rest = cleaned(text).partition(" ")
+    word, rest = _split(text)
     name = COMMANDS.get(word.lower())
+    if name in SESSION_COMMANDS:
+        return Command(name, words=rest)
     if name == "passes" and rest:
         match = REVOKE.match(rest.strip())
         return Command(name, revoked=EVERY.get(match[1], match[1])) if match else None
@@ -160,6 +167,17 @@ def read_command(text: str) -> Command | None:
         return Command(name)
     seconds = read_span(rest.strip()) if rest else MUTE_SECONDS
     return Command("mute", seconds) if seconds else None
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The first word of a text, and the rest as it is."""
+    word, *rest = cleaned(text).split(None, 1) or [""]
+    return word, "".join(rest)
+
+
+def is_answer(said: str) -> bool:
+    """Whether words below a card are meant for its request, and for nothing later."""
+    return bool(re.fullmatch("[0-9]", said)) or _split(said)[0].lower() in WORDS
 
 
 def read_span(text: str) -> int:
@@ -176,8 +194,7 @@ def names_machine(text: str, names: Iterable[str]) -> tuple[str, str]:
 
     The longest one that fits: `mute box 2 1h` is for `box 2`, if there is one.
     """
-    word, _, rest = cleaned(text).partition(" ")
-    rest = rest.strip()
+    word, rest = _split(text)
     if word.lower() in COMMANDS:
         for name in sorted(names, key=len, reverse=True):
             if name and (rest == name or rest.startswith(f"{name} ")):

@@ -106,7 +106,7 @@ def receipt_toast(
     """
     if receipt.status in (statuses.SETTLED, statuses.ENDED):
         outcome = receipt.outcome
-        record = settled_card(card.ask, outcome, name_of(outcome.who))
+        record = settled_card(card.ask, outcome, name_of(outcome.who), card.machine)
         kind = "success" if receipt.status == statuses.SETTLED else "info"
         return toast(kind, outcome.done, record)
     if receipt.status == statuses.UNKNOWN:

@@ -51,6 +51,16 @@ from feishuperm.app.cards import (
     settled_card,
 )
 from feishuperm.app.health import Connection, Health
+from feishuperm.app.panels import (
+    LIMITS,
+    MOST_SHOWN,
+    STOPPED,
+    PanelCards,
+    Press,
+    Shown,
+    notice_card,
+    read_press,
+)
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import (
     is_changed,
@@ -74,10 +84,10 @@ from feishuperm.channels.base import (
 )
 from feishuperm.channels.outbox import Job, OnLoop, Outbox, RateLimit
 from feishuperm.errors import FileError, PayloadError
-from feishuperm.lib.feishu import CHANGED, build_notice_card
+from feishuperm.lib.feishu import CHANGED
 from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.lib.log import log
-from feishuperm.lib.task import Later, at_once, run
+from feishuperm.lib.task import Later, Promise, at_once, run
 from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import (
@@ -91,15 +101,16 @@ from feishuperm.models.ask import (
     shorten,
     to_plain,
 )
-from feishuperm.models.fields import part_at, text_at
-from feishuperm.models.names import INVALID, NOT_OFFERED
+from feishuperm.models.fields import list_at, part_at, text_at
+from feishuperm.models.names import INVALID, NOT_OFFERED, SESSION_COMMANDS
+from feishuperm.models.panel import Asker, Panel
 from feishuperm.wire import MAX_EVENT, RETURN_SECONDS
 
 PERSON_LIMIT = ((5, 1.0), (1000, 60.0))  # messages to one person, and of one app
 CHANGE_LIMIT = ((40, 1.0), (1000, 60.0))
 MOST_CARDS = 1_000  # open cards, as many as an outbox queues
 BLOCK = 2_000  # characters of a block that a settled card shows again
-MUTED = "muted.json"
+MUTED, SHOWN = "muted.json", "shown.json"  # beside the cards
 RECORDS = 200  # settled cards that may still have to tell the result
 NOTICE_SECONDS = 300.0
 REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
@@ -109,7 +120,8 @@ REPAIR_SECONDS = 60.0  # the same while it is known that nobody can
 URGE_SECONDS = 30.0
 HELP = msg(
     "Reply to a card: 1-4, allow, always, deny [reason], interrupt, or the answer "
-    "itself. Commands: status, mute [time], on, passes, undo."
+    "itself. Commands: status, sessions, progress [id], start <project> <text>, "
+    "continue <id> <text>, mute [time], on, passes, undo."
 )
 CLOCK_STOPPED = msg("The clock is stopped: please answer before {time}")
 
@@ -138,6 +150,7 @@ class CardStore:
         self._cards: dict[str, OpenCard] = {}
         self.get = self._cards.get
         self.muted_until = 0.0  # wall clock
+        self._shown: dict[str, Shown] = {}  # by key, the newest last
         self._load()
 
     async def by_message(self, message_id: str) -> OpenCard | None:
@@ -160,6 +173,21 @@ class CardStore:
     def mute(self, until: float) -> None:
         self.muted_until = until
         self._write(MUTED, until)
+
+    async def shown(self, place: str) -> list[Shown]:
+        """Messages about sessions, see `app.panels`; here is one place."""
+        return list(self._shown.values())
+
+    async def put_shown(self, place: str, row: Shown) -> None:
+        keep_last(self._shown, row.key, row, MOST_SHOWN)
+        self._write_shown()
+
+    async def drop_shown(self, place: str, key: str) -> None:
+        self._shown.pop(key, None)
+        self._write_shown()
+
+    def _write_shown(self) -> None:
+        self._write(SHOWN, {"rows": [to_plain(row) for row in self._shown.values()]})
 
     def drop(self, id: str) -> None:
         if self._cards.pop(id, None) is None:
@@ -193,6 +221,10 @@ class CardStore:
         if name == MUTED:
             is_moment = isinstance(kept, (int, float)) and 0 <= kept < LARGEST
             self.muted_until = float(kept) if is_moment else 0.0
+            return
+        if name == SHOWN:
+            rows = [from_plain(Shown, row) for row in list_at(kept, "rows")]
+            self._shown = {row.key: row for row in rows[-MOST_SHOWN:]}
             return
         card = from_plain(OpenCard, kept)
         if card.nonce and name == _name(card.ask.id):
@@ -263,6 +295,10 @@ class AppChannel(Channel):
         self._changing = 0  # cards that are changed in a moment
         self._bursts: list[Burst] = []  # those with a pending row
         self._pace = Pace(clock)
+        self._panels = PanelCards(
+            store, self._post, self._redraw, self._tell, RateLimit(LIMITS),
+            later, clock, self.say,
+        )  # fmt: skip
 
     # The interface of a channel.
 
@@ -315,10 +351,20 @@ class AppChannel(Channel):
         return due or self._changes.busy() or self._cards.busy()
 
     def notify(self, notice: Notice) -> None:
-        build = partial(build_notice_card, notice, self._language)
+        build = partial(notice_card, notice, self._language)
         api, receiver, uuid = self.api, self.people.receiver, _nonce()
         call = lambda: api.send(receiver, build(), uuid)  # noqa: E731
-        self._cards.add(Job(call, self._clock() + NOTICE_SECONDS, False))
+
+        def done(result: Result) -> None:
+            self._link(text_at(result.data, "message_id"), notice.session_id)
+
+        self._cards.add(Job(call, self._clock() + NOTICE_SECONDS, False, done))
+
+    def change(self, panel: Panel) -> None:
+        self._panels.change("", panel)
+
+    def stopping(self) -> None:
+        self._panels.freeze("", STOPPED)
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Show a request, or leave it to another channel while no tap can arrive."""
@@ -496,6 +542,7 @@ class AppChannel(Channel):
                 self.store.drop(id)
 
         outcome = self.approvals.outcome(id) or outcome  # more may be known
+        self._link(card.message_id, card.ask.session)
         keep_last(self._records, id, card, RECORDS)
         self._update(card, self._record(card.ask, outcome), CHANGE_SECONDS, done)
 
@@ -620,11 +667,66 @@ class AppChannel(Channel):
 
     def burst_over(self, burst: Burst) -> None:
         """Nothing is pending on this card any more."""
+        self._link(burst.message_id, burst.session)
         if burst in self._bursts:
             self._bursts.remove(burst)
 
     def burst_of(self, id: str) -> Burst | None:
         return next((burst for burst in self._bursts if burst.holds(id)), None)
+
+    # Panels.
+
+    def _post(self, who: str, card: dict[str, Any], key: str) -> Promise[Result]:
+        """A panel, to one person."""
+        left = Promise[Result]()
+        call = partial(self.api.send, who, card, key)
+        self._cards.add(Job(call, self._clock() + NOTICE_SECONDS, True, left.resolve))
+        return left
+
+    def _redraw(
+        self, message_id: str, card: dict[str, Any], seconds: float
+    ) -> Promise[Result]:
+        """A change that nobody waits for: requests go first after a pause."""
+        changed, until = Promise[Result](), self._clock() + seconds
+        call = partial(self.api.update, message_id, card)
+        self._changes.add(Job(call, until, False, changed.resolve, lasts=True))
+        return changed
+
+    def _link(self, message_id: str, session: str) -> None:
+        """Replies below a message are about this session."""
+        self._panels.link("", message_id, session)
+
+    def _command(self, name: str, words: str, who: str, message_id: str) -> None:
+        ask = partial(
+            self.sessions.command, name, words, Asker(who, "message", self.name)
+        )
+        self._panels.command("", who, message_id, words, ask)
+
+    def _press(
+        self,
+        press: Press,
+        event_id: str,
+        answer: Callable[[dict[str, Any]], bool],
+    ) -> None:
+        """A press is answered when its service has, or its time is over."""
+
+        async def steps() -> None:
+            asker = Asker(press.who, "card", self.name)
+            ask = partial(
+                self.sessions.press, press.panel, press.action, press.words, asker
+            )
+            reply = await self._panels.press("", press, ask)
+            keep_last(self._answered, event_id, reply, REMEMBERED_EVENTS)
+            answer(reply)
+
+        if event_id and event_id in self._answered:
+            answer(self._answered[event_id])
+        elif press.who not in self.people.owners:
+            answer(self._only_owners(press.panel, press.action, press.who))
+        else:
+            self._health.tapped()
+            keep_last(self._answered, event_id, {}, REMEMBERED_EVENTS)
+            run(steps(), _raise)
 
     # Taps in.
 
@@ -632,6 +734,10 @@ class AppChannel(Channel):
         """A message of the platform: understand it, do it, answer it."""
         event = read_event(delivery.payload)
         kind = text_at(event, "header", "event_type")
+        press = read_press(event)
+        if kind == "card.action.trigger" and press is not None:
+            self._press(press, text_at(event, "header", "event_id"), answer)
+            return
         if kind == "card.action.trigger":
             answer(self._once(event, self._tap, "header", "event_id"))
             return
@@ -660,9 +766,7 @@ class AppChannel(Channel):
         value = part_at(action, "value")
         id, name = text_at(value, "id"), text_at(value, "action")
         if who not in self.people.owners:
-            self.approvals.note_refused(id, name, who)
-            owners = "、".join(map(self._name, sorted(self.people.owners)))
-            return toast("error", self.say("Only {owner} may do this", owner=owners))
+            return self._only_owners(id, name, who)
         self._health.tapped()
         if name == REVOKE:
             return self._revoke(id, who)
@@ -691,6 +795,11 @@ class AppChannel(Channel):
         if self._clock() >= self._back_by:
             lost = self._record(card.ask, gone(card.ask, self._wall()))
         return receipt_toast(card, receipt, self._signer, (self._missing(), lost))
+
+    def _only_owners(self, id: str, name: str, who: str) -> dict[str, Any]:
+        self.approvals.note_refused(id, name, who)
+        owners = "、".join(map(self._name, sorted(self.people.owners)))
+        return toast("error", self.say("Only {owner} may do this", owner=owners))
 
     async def _answer_rows(self, answers: list[Answer]) -> list[Receipt]:
         receipts = map(self.approvals.answer, answers)
@@ -781,8 +890,14 @@ class AppChannel(Channel):
     async def _respond(self, message: dict[str, Any], said: str, who: str) -> None:
         """Tell below a text what it led to; most texts in a group are for others."""
         card = await self._replies.card_above(message, self._is_leaving)
+        session = "" if card else await self._panels.session_of("", message)
         in_group = text_at(message, "chat_type") == "group"
-        if in_group and card is None and not chat.MENTION.search(said):
+        is_ours = card is not None or bool(session) or chat.MENTION.search(said)
+        if in_group and not is_ours:
+            return
+        if session and said and not chat.is_answer(chat.cleaned(said)):
+            words = f"{session} {chat.cleaned(said)}"
+            self._command("continue", words, who, text_at(message, "message_id"))
             return
         answer = self._answer_text(message, card, said, who) if said else self.say(HELP)
         self._tell(text_at(message, "message_id"), answer)
@@ -824,6 +939,9 @@ class AppChannel(Channel):
 
     def _obey(self, command: chat.Command, who: str, message_id: str) -> str:
         """Do what a command says; what is told of it, unless that comes later."""
+        if command.name in SESSION_COMMANDS:
+            self._command(command.name, command.words, who, message_id)
+            return ""
         if command.name == "status":
             rows = self.approvals.status()
             lines = [words or title for title, words in rows]

@@ -7,7 +7,8 @@ none blocks: slow work happens in an outbox (`channels.outbox`).
     Announcement    a request given to one channel, which reports what became of it
     ApprovalsPort   what a channel may ask of the approvals; answers go in by it
     SessionsPort    what it may ask of the sessions: commands and presses go in by it
-    BareApprovals   the same where cards are titles (`FEISHUPERM_CARD=title`)
+    BareApprovals, BareSessions   the same where cards are titles
+                    (`FEISHUPERM_CARD=title`)
 
 A new channel is one more file with this shape, and one more row where `serve` lists
 them.
@@ -16,6 +17,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from feishuperm.lib.log import HIDDEN
@@ -24,6 +26,9 @@ from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
 from feishuperm.models.panel import Asker, Panel, Told
 
 INBOX_ONLY = msg("The card shows no content: only the inbox on the computer shows it")
+TERMINAL_ONLY = msg(
+    "The card shows no content: see `feishuperm sessions` on the computer"
+)
 NOT_UNDONE = msg("The rule was not undone; see feishuperm log.")
 GONE = (
     msg("The session has ended"),
@@ -62,6 +67,9 @@ class Channel:
 
     def change(self, panel: Panel) -> None:
         """A panel that this channel has shown looks different now."""
+
+    def stopping(self) -> None:
+        """The server stops: panels that are out change no more, and say so."""
 
     def watched(self) -> bool:
         """Whether somebody looks right now (passive channels only)."""
@@ -267,6 +275,42 @@ class BareApprovals:
             then([HIDDEN for _ in rules], failed)
 
         self._approvals.undo_last(who, tell)
+
+
+class BareSessions:
+    """The sessions for a channel that may tell titles only."""
+
+    def __init__(self, sessions: SessionsPort, language: str) -> None:
+        self._sessions = sessions
+        self._language = language
+
+    def command(
+        self, name: str, words: str, asker: Asker, then: Callable[[Told], object]
+    ) -> None:
+        bare = partial(self._tell, then)
+        self._sessions.command(name, words, asker, bare)
+
+    def press(
+        self,
+        panel: str,
+        action: str,
+        words: str,
+        asker: Asker,
+        then: Callable[[Told], object],
+    ) -> None:
+        bare = partial(self._tell, then)
+        self._sessions.press(panel, action, words, asker, bare)
+
+    def _tell(self, then: Callable[[Told], object], told: Told) -> None:
+        sentence = text(self._language, TERMINAL_ONLY)
+        said = told.said if told.fixed or not told.said else sentence
+        panel = bare_panel(told.panel) if told.panel.id else told.panel
+        then(told._replace(said=said, panel=panel))
+
+
+def bare_panel(panel: Panel) -> Panel:
+    """What kind of panel it is, and what can be done without seeing what it shows."""
+    return panel.bare(text(panel.language, TERMINAL_ONLY))
 
 
 def bare_ask(ask: Ask) -> Ask:

@@ -22,8 +22,11 @@ from feishuperm.channels.base import (
     AbsentChannel,
     ApprovalsPort,
     BareApprovals,
+    BareSessions,
     Channel,
+    SessionsPort,
     bare_ask,
+    bare_panel,
 )
 from feishuperm.channels.gateway import GatewayChannel, dial_gateway
 from feishuperm.channels.inbox import InboxChannel
@@ -194,9 +197,10 @@ class Server:
 
     def _show_panel(self, channel: str, panel: Panel) -> None:
         """A panel looks different now, in the channel that has shown it."""
+        shown = bare_panel(panel) if self.settings.titles_only() else panel
         for row in self.channels:
             if row.name == channel:
-                row.change(panel)
+                row.change(shown)
 
     def _make_callback(
         self,
@@ -224,6 +228,12 @@ class Server:
         if self.settings.titles_only():
             return BareApprovals(self.approvals, self.settings.feishuperm_lang)
         return self.approvals
+
+    def sessions_port(self) -> SessionsPort:
+        """The sessions for a channel that leaves this machine."""
+        if self.settings.titles_only():
+            return BareSessions(self.panels, self.settings.feishuperm_lang)
+        return self.panels
 
     def _in_thread(self, work: Callable[[], T], then: Callable[[T], object]) -> None:
         """Do slow work with values of its own, then something on the loop."""
@@ -273,9 +283,15 @@ class Server:
         """Release pending requests, then end as soon as their hooks know."""
         released = self.approvals.close()
         log(f"stops; {released} waiting requests go back to their terminals")
+        self._freeze_panels()
         self.hooks.close()
         self.browsers.close()
         self._drain(self.loop.now() + DRAIN_SECONDS)
+
+    def _freeze_panels(self) -> None:
+        """What a panel shows is not true any more: its own part says so first."""
+        for channel in self.channels:
+            channel.stopping()
 
     def hand_over(self, starts_again: bool) -> int:
         """End without deciding anything; hooks come back to the next server.
@@ -285,6 +301,7 @@ class Server:
         self.starts_again = starts_again
         waiting = self.approvals.hand_over()
         log(f"stops; {waiting} waiting requests are left to the next server")
+        self._freeze_panels()
         self.hooks.close()
         self.browsers.close()
         self._later(0.0, self._let_go)  # after the answer to the process that asked
@@ -335,7 +352,7 @@ def _app(server: Server, settings: Settings) -> AppChannel:
         api,
         people,
         server.port(),
-        server.panels,
+        server.sessions_port(),
         CardStore(files + ".cards", *([bare_ask] if settings.titles_only() else ())),
         partial(Link, server.loop, partial(dial_feishu, api, connect)),
         server.loop.call_soon_threadsafe,
@@ -363,7 +380,7 @@ def _gateway(server: Server, settings: Settings) -> Channel:
     return GatewayChannel(
         own,
         server.port(),
-        server.panels,
+        server.sessions_port(),
         partial(MachineLine, server.loop, dialling),
         server._later,
         enrolment.save,

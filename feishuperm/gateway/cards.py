@@ -520,7 +520,7 @@ class Cards:
 
     async def _draw(self, sent: OpenCard, outcome: Outcome, who: str) -> Result:
         """Make a card the record of how its request ended, after the tap's answer."""
-        record = settled_card(sent.ask, outcome, who)
+        record = settled_card(sent.ask, outcome, who, sent.machine)
         call = partial(self.api.update, sent.message_id, record)
         await pause(self.later, AFTER_ANSWER)
         return await self._change(sent.message_id, call, RECORD_SECONDS)

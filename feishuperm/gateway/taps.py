@@ -300,7 +300,7 @@ class Taps:
         over = self._hub.gone(sent.ask)
         if receipt.status == statuses.UNKNOWN:
             self._hub.go(self._hub.cards.settle(machine.id, over))
-        lost = over.done, settled_card(sent.ask, over)
+        lost = over.done, settled_card(sent.ask, over, machine=sent.machine)
         again = self._hub.say(msg("Please tap again"))
         signer = partial(self._hub.signer, machine)
         return receipt_toast(sent, receipt, signer, lost, again)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from feishuperm.models.ask import PARTS, WHILE, Block
+from feishuperm.models.ask import NO, PARTS, STOP, WHILE, Block
 
 OPEN, GOOD, OVER = "open", "good", "over"  # how a panel looks: it may change; it ended
 # How a press went, for the toast that answers it.
@@ -63,10 +63,17 @@ class Panel(NamedTuple):
         return self._replace(rows=rows, field="", buttons=(), look=OVER, note=why)
 
     def bare(self, sentence: str) -> Panel:
-        """The same where cards are titles: no content, and where it is shown."""
+        """The same where cards are titles: no content, and where it is shown.
+
+        Nobody starts or sends what is not shown: only what ends something is left.
+        """
         row = Row(Block("text", "", sentence))
-        buttons = tuple(b for b in self.buttons if not b.reads)
-        return self._replace(headline="", rows=(row,), field="", buttons=buttons)
+        left = (b for b in self.buttons if not b.reads and b.look in (NO, STOP, WHILE))
+        buttons = (b._replace(confirm=b.confirm and sentence) for b in left)
+        return Panel(
+            self.id, self.language, self.title, "", self.look, (row,),
+            buttons=tuple(buttons), note=self.note,
+        )  # fmt: skip
 
 
 class Asker(NamedTuple):
@@ -83,6 +90,7 @@ class Told(NamedTuple):
     said: str = ""  # a sentence; below a message, or in a toast
     status: str = SUCCESS
     panel: Panel = Panel()  # to show, or to change what was pressed; without id: none
+    fixed: bool = False  # what is said quotes nothing of any session
 
 
 PARTS[Panel, "rows"] = Row

@@ -53,7 +53,7 @@ class Panels:
     ) -> None:
         part = self._panels.get(panel.partition(":")[0])
         if part is None:
-            then(Told(NO_PANEL, ERROR))
+            then(Told(NO_PANEL, ERROR, fixed=True))
         else:
             part.press(panel, action, words, asker, then)
 

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 
 from feishuperm.app.api import AppApi, Result
 from feishuperm.channels.app import AppChannel, CardStore, People
-from feishuperm.channels.base import ApprovalsPort, BareApprovals, bare_ask
+from feishuperm.channels.base import (
+    ApprovalsPort,
+    BareApprovals,
+    BareSessions,
+    SessionsPort,
+    bare_ask,
+)
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, fit
 from feishuperm.services.presenter import BRIEF
@@ -39,6 +45,7 @@ class Api:
         self.replies: list[Json] = []  # cards below a text
         self.texts: list[tuple[str, str]] = []
         self.files: list[bytes] = []
+        self.receivers: list[str] = []
         self.refuses = False
         self.is_busy = False
         self.asked: list[str] = []
@@ -55,6 +62,7 @@ class Api:
     def send(self, receiver: str, card: Json, uuid: str, kind: str = "") -> Result:
         check_card(card, webhook=False)
         id = self.sent.get(uuid) or f"om_{len(self.sent) + 1}"
+        self.receivers.append(receiver)
         self.calls.append(("send", id))
         if not self.refuses and uuid not in self.sent:
             self.sent[uuid] = id
@@ -131,8 +139,17 @@ class Line:
 class Bench(FakeApprovals):
     """One channel and everything around it, the approvals included."""
 
-    def __init__(self, folder: Path, bare: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bare: bool = False,
+        sessions: SessionsPort | None = None,
+        owners: tuple[str, ...] = (OWNER,),
+        **options: Any,
+    ) -> None:
         self.folder = folder
+        self.sessions = sessions or Panels(print)
+        self.owners = frozenset(owners)
         self.bare = bare  # cards are titles
         self.options = options
         self.api = Api()
@@ -150,6 +167,7 @@ class Bench(FakeApprovals):
         self.stand_ins: list[str] | None = None  # ids left to another channel
         self.replied: Receipt | None = None  # to every answer, if not what it did
         self.events = 0
+        self.receivers = self.api.receivers
         self.start()
 
     def start(self) -> None:
@@ -158,9 +176,9 @@ class Bench(FakeApprovals):
         port: ApprovalsPort = BareApprovals(self, "zh") if self.bare else self
         self.channel = AppChannel(
             self.api,  # type: ignore[arg-type]
-            People(OWNER, frozenset((OWNER,))),
+            People(OWNER, self.owners),
             port,
-            Panels(print),
+            BareSessions(self.sessions, "zh") if self.bare else self.sessions,
             CardStore(str(self.folder / "cards")),
             lambda deliver, changed: self.line.of(changed),
             lambda fn: fn(),
@@ -281,13 +299,17 @@ class Bench(FakeApprovals):
     # A phone.
 
     def buttons(self, message_id: str) -> dict[str, Json]:
-        """Action and request -> value, of every button that calls back."""
-        values = [
+        """Action and request -> value, of every button that answers one."""
+        values = [value for value in self.values(message_id) if "action" in value]
+        return {f"{value['action']} {value['id']}": value for value in values}
+
+    def values(self, message_id: str) -> list[Json]:
+        """Of every button that calls back."""
+        return [
             element["behaviors"][0]["value"]
             for element in every_element(self.api.cards[message_id]["body"])
             if element["tag"] == "button"
         ]
-        return {f"{value['action']} {value['id']}": value for value in values}
 
     def tap(self, message_id: str, action: str, **options: Any) -> Json:
         """Tap the first button of this action, whatever its request."""
@@ -299,6 +321,16 @@ class Bench(FakeApprovals):
         self, message_id: str, value: Json, who: str = OWNER, event_id: str = "",
         form: Json | None = None,
     ) -> Json:  # fmt: skip
+        (reply,) = self.press(message_id, value, who, event_id, form)
+        if "card" in reply:
+            check_card(reply["card"]["data"], webhook=False)
+        return reply
+
+    def press(
+        self, message_id: str, value: Json, who: str = OWNER, event_id: str = "",
+        form: Json | None = None,
+    ) -> list[Json]:  # fmt: skip
+        """Tap; its answer is in the list once it is there."""
         self.events += 1
         header = {
             "event_type": "card.action.trigger",
@@ -309,7 +341,7 @@ class Bench(FakeApprovals):
             "action": {"value": value, "form_value": form or {}},
             "context": {"open_message_id": message_id},
         }
-        return self.deliver({"header": header, "event": event})
+        return self._deliver({"header": header, "event": event})
 
     def say(self, text: str, parent: str = "", who: str = OWNER, **message: Any) -> str:
         """Write to the bot; what it says back, or nothing."""
@@ -327,13 +359,14 @@ class Bench(FakeApprovals):
         told = self.api.texts[before:]
         return told[0][1] if told else ""
 
-    def deliver(self, event: object) -> Json:
+    def _deliver(self, event: object) -> list[Json]:
         replies: list[Json] = []
         payload = json.dumps(event).encode()
         self.channel.deliver(
             Delivery(payload), lambda reply: bool(replies.append(reply) or True)
         )
-        (reply,) = replies
-        if "card" in reply:
-            check_card(reply["card"]["data"], webhook=False)
+        return replies
+
+    def deliver(self, event: object) -> Json:
+        (reply,) = self._deliver(event)
         return reply

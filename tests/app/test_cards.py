@@ -364,10 +364,17 @@ def outcome(**values: Any) -> Outcome:
     return Outcome(**{**kept, **values})
 
 
-def test_settled_card_is_a_record_without_a_button() -> None:
-    card = settled_card(brief(command="npm test"), outcome(), "…owner1")
+def test_settled_card_is_a_record_with_nothing_but_the_way_to_its_session() -> None:
+    ask = brief(command="npm test")
+    card = settled_card(ask, outcome(), "…owner1")
     check_card(card, webhook=False)
-    assert tagged(card, "button") == [] and tagged(card, "form") == []
+    assert tagged(card, "form") == []
+    (last,) = tagged(card, "button")
+    assert card["body"]["elements"][-1] == last and last["type"] == "default"
+    value = {"panel": f"progress:{ask.session}", "press": "open"}
+    assert last["behaviors"] == [{"type": "callback", "value": value}]
+    for none in (ask._replace(session=""), ask.bare()):
+        assert tagged(settled_card(none, outcome()), "button") == []
     said = json.dumps(card, ensure_ascii=False)
     for words in ("已批准运行", "…owner1 · ", " · 飞书", "abcd1234", "npm test"):
         assert words in said

@@ -297,11 +297,13 @@ class FakePlatform(FakeFeishu):
         card: Json = json.loads(self.app_messages[message_id]["content"])
         return card
 
-    def buttons(self, message_id: str) -> list[Json]:
+    def buttons(self, message_id: str, of_panels: bool = False) -> list[Json]:
+        """The buttons that answer a request, or all of them."""
         return [
             element
             for element in every_element(self.card(message_id)["body"])
             if element.get("tag") == "button"
+            and (of_panels or "panel" not in element["behaviors"][0].get("value", {}))
         ]
 
     # What a person does.
@@ -318,7 +320,7 @@ class FakePlatform(FakeFeishu):
         button = next(
             (
                 button
-                for button in self.buttons(message_id)
+                for button in self.buttons(message_id, of_panels=True)
                 if button["text"]["content"] == label
             ),
             None,

@@ -228,15 +228,16 @@ def make_ask(**parts: Any) -> Ask:
     )._replace(**parts)  # fmt: skip
 
 
-def collect(card: Any, values: list[dict[str, str]]) -> None:
+def collect(card: Any, values: list[dict[str, str]], key: str = "action") -> None:
+    """The values of buttons that answer a request, or of those with another key."""
     if isinstance(card, dict):
-        if card.get("type") == "callback":
+        if card.get("type") == "callback" and key in card["value"]:
             values.append(card["value"])
         for part in card.values():
-            collect(part, values)
+            collect(part, values, key)
     elif isinstance(card, list):
         for part in card:
-            collect(part, values)
+            collect(part, values, key)
 
 
 def done(steps: Any) -> Any:
