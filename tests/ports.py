@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from feishuperm.channels.base import Announcement
@@ -35,6 +35,14 @@ class FakeApprovals:
         return False
 
     def note_refused(self, id: str, action: str, who: str) -> None: ...
+
+    def note_seen(self, ids: Iterable[str], at: float) -> None: ...
+
+    def quiet_hours(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    def end_quiet(self) -> bool:
+        return False
 
     def status(self) -> list[tuple[str, str]]:
         return []

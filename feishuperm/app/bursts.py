@@ -79,6 +79,9 @@ class BurstHost(Protocol):
 
     def buzz(self, message_id: str, receiver: str) -> None: ...
 
+    def is_calm(self, message_id: str, machine: str) -> bool:
+        """Whether nothing may remind of a card."""
+
     def burst_over(self, burst: Burst) -> None:
         """Nothing is pending on this card any more."""
 
@@ -303,14 +306,17 @@ class Burst:
 
     def _remind(self) -> None:
         """Say below the card, and on it, that time runs out."""
-        if not self.is_over():
+        if self._may_remind():
             left = self.seconds_left()
             self._hurry = self._host.say_left(self.message_id, left, self.nonce)
             self._redraw()
 
     def _urge(self) -> None:
-        if not self.is_over():
+        if self._may_remind():
             self._host.buzz(self.message_id, self.receiver)
+
+    def _may_remind(self) -> bool:
+        return not (self.is_over() or self._host.is_calm(self.message_id, self.machine))
 
     # Sending.
 

@@ -63,6 +63,7 @@ LISTED = 10  # requests of a list
 # again which message that is.
 LOOKS = (0.0, 0.5, 0.5, 1.0, 2.0, 4.0)
 UNCLEAR = msg("That is not clear. Reply 1-4, allow, deny [reason] or interrupt.")
+QUIET_IS_OVER = msg("On again: the quiet hours of this night are over.")
 ONCE_MORE = msg(
     "This rule would be written:\n{rules}\nReply “always” once more to write it."
 )

@@ -579,7 +579,7 @@ class AppChannel(Channel):
     def _remind(self, id: str) -> None:
         """Half the time is over: say so on the card and once below it."""
         card, ask = self.store.get(id), self.approvals.ask(id)
-        if card is None or ask is None:
+        if card is None or ask is None or self.is_calm(card.message_id):
             return
         left = self.approvals.seconds_left(id)
         hurry = self.say_left(card.message_id, left, id)
@@ -596,8 +596,14 @@ class AppChannel(Channel):
     def _urge(self, id: str) -> None:
         """Let the card buzz for the last third."""
         card = self.store.get(id)
-        if card is not None and self.approvals.is_pending(id):
+        is_pending = card is not None and self.approvals.is_pending(id)
+        if card is not None and is_pending and not self.is_calm(card.message_id):
             self.buzz(card.message_id)
+
+    def is_calm(self, message_id: str, machine: str = "") -> bool:
+        """Whether nothing may remind of a card: it is quiet."""
+        begin, end = self.approvals.quiet_hours()
+        return begin <= self._wall() < end
 
     def buzz(self, message_id: str, receiver: str = "") -> None:
         for owner in sorted(self.people.owners):
@@ -964,6 +970,8 @@ class AppChannel(Channel):
         if command.name in ("mute", "on"):
             until = self._wall() + command.seconds if command.name == "mute" else 0.0
             self.store.mute(until)
+            if not until and self.approvals.end_quiet():
+                return self.say(chat.QUIET_IS_OVER)
             return chat.muted(self.say, until)
         return self.say(HELP)
 

@@ -16,7 +16,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -192,6 +192,15 @@ class ApprovalsPort(Protocol):
     def note_refused(self, id: str, action: str, who: str) -> None:
         """Write down that somebody tapped who must not."""
 
+    def note_seen(self, ids: Iterable[str], at: float) -> None:
+        """The cards of these were read; by no id: it will be told."""
+
+    def quiet_hours(self) -> tuple[float, float]:
+        """The night that it is, or else the next one; zeros if there is none."""
+
+    def end_quiet(self) -> bool:
+        """A person wants cards again, for this night; whether it was quiet."""
+
     def status(self) -> list[tuple[str, str]]:
         """Pending requests: the title of each, and a line about it."""
 
@@ -246,6 +255,9 @@ class BareApprovals:
         self.seconds_left = approvals.seconds_left
         self.extend_deadline = approvals.extend_deadline
         self.note_refused = approvals.note_refused
+        self.note_seen = approvals.note_seen
+        self.quiet_hours = approvals.quiet_hours
+        self.end_quiet = approvals.end_quiet
         self.revoke_passes = approvals.revoke_passes
 
     def answer(self, answer: Answer) -> Receipt:

@@ -261,8 +261,9 @@ class GatewayChannel(Channel):
         pending.sent = sent
         self._cards.add(ask.id)
         self._line.watch(True)
-        left = self._approvals.seconds_left(ask.id)
-        self._line.send("ask", ask=to_plain(sent), left=left)
+        left, now = self._approvals.seconds_left(ask.id), self._wall()
+        calm = [moment - now for moment in self._approvals.quiet_hours()]
+        self._line.send("ask", ask=to_plain(sent), left=left, calm=calm)
 
     def _sendable(self, whole: Ask) -> Ask | None:
         """An ask as the gateway is given it; None if it cannot read it."""
@@ -429,6 +430,12 @@ class GatewayChannel(Channel):
         """For how long the owner wants no card; a gateway could as well show none."""
         seconds = _moment(message.get("muted", 0))
         self._muted_until = self._clock() + min(seconds, MOST_MUTED)
+
+    def _muted(self, message: dict[str, Any]) -> None:
+        """The owner wants no card for a while, or wants them again."""
+        self._told_muted(message)
+        if not self.muted():
+            self._approvals.end_quiet()
 
     def _renamed(self, message: dict[str, Any]) -> None:
         self._keep(self._enrolment._replace(name=_name(message)))
@@ -637,7 +644,7 @@ _MESSAGES: dict[str, tuple[str, Callable[[GatewayChannel, dict[str, Any]], None]
     "replaced": (IN, GatewayChannel._replaced),
     "reach": (IN, GatewayChannel._reached),
     "time": (IN, GatewayChannel._told_time),
-    "muted": (IN, GatewayChannel._told_muted),
+    "muted": (IN, GatewayChannel._muted),
     "shown": (IN, GatewayChannel._told_shown),
     "tap": (IN, GatewayChannel._tapped),
 }

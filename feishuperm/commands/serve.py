@@ -74,6 +74,7 @@ from feishuperm.services.ledger import Ledger
 from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter, load_tables
+from feishuperm.services.quiet import quiet_hours
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.services.sessions import Panels, Sessions
 from feishuperm.services.web_access import Links, LoginTokens, WebSessions, load_key
@@ -137,6 +138,7 @@ class Server:
             self._later,
             self.inbox.refresh,
             settings.titles_only(),
+            quiet_hours(settings),
         )
         self.approvals = self._make_approvals(settings)
         self.sessions = Sessions()

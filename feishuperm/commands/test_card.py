@@ -6,7 +6,7 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.terminal import say, show
 from feishuperm.messages import msg
-from feishuperm.setup.checks import await_tap, obstacle
+from feishuperm.setup.checks import QUIET_NOW, await_tap, obstacle
 from feishuperm.setup.feishu_setup import addresses, advise, is_out_of_reach
 from feishuperm.setup.status import inbox_link, settled_status
 
@@ -23,8 +23,11 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     settings = load_settings()
     path, seconds = settings.permission_socket_path, settings.permission_request_timeout
-    obstacle(settled_status(path))  # raises without a bot
+    status = settled_status(path)
+    obstacle(status)  # raises without a bot
     if not options.json:
+        if (status.get("quiet") or {}).get("until"):
+            say(QUIET_NOW)
         if is_out_of_reach(settings):
             advise(settings, addresses())
         say("A card is on its way: tap its button within {} seconds.", seconds)

@@ -146,6 +146,7 @@ class Cards:
         # Cards that become records, and what is known of their requests by now.
         self._ending: dict[tuple[str, str], tuple[Outcome, str]] = {}
         self._ends: dict[tuple[str, str], float] = {}  # when pending requests do
+        self._calm: dict[str, tuple[float, float]] = {}  # by machine, see `hush`
         self._pace = Pace(clock, MAX_ENDS)
         self._bursts: dict[tuple[str, str], Burst] = {}  # by machine and session
         # By request, also for what is told of it afterwards.
@@ -393,6 +394,16 @@ class Cards:
 
     # Time.
 
+    def hush(self, machine: str, span: list[Any]) -> None:
+        """From when to when nothing may remind of a machine's cards, in seconds."""
+        if len(span) == 2 and all(isinstance(part, (int, float)) for part in span):
+            begin, end = (part + self._clock() for part in span)
+            remember(self._calm, machine, (begin, end), MAX_ENDS)
+
+    def is_calm(self, message_id: str, machine: str) -> bool:
+        begin, end = self._calm.get(machine, (0.0, 0.0))
+        return begin <= self._clock() < end
+
     def _watch(self, sent: OpenCard, until: float) -> None:
         """A card is out: remind of it in time."""
         urge = partial(self._urge, sent) if self.urgent else None
@@ -404,6 +415,8 @@ class Cards:
         sent = await self._store.card(machine, id)
         if sent is None or (machine, id) not in self._ends:
             return
+        if self.is_calm(sent.message_id, machine):
+            return
         left = max(0, round(self._ends[machine, id] - self._clock()))
         hurry = self.say_left(sent.message_id, left, sent.nonce)
         hurried = None if sent.ask.is_cut else hurried_card(sent, sent.ask, hurry)
@@ -412,7 +425,8 @@ class Cards:
 
     def _urge(self, sent: OpenCard) -> None:
         """Let the card buzz for the last third."""
-        if sent_key(sent) in self._ends:
+        is_calm = self.is_calm(sent.message_id, sent.machine)
+        if sent_key(sent) in self._ends and not is_calm:
             self.buzz(sent.message_id, sent.owner)
 
     def say_left(self, message_id: str, left: int, key: str) -> str:

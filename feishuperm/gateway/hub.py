@@ -479,7 +479,7 @@ class Hub:
                 done(False, "too many requests of this machine in a short time")
             return
         link.waiting.add(ask.id)
-
+        self.cards.hush(link.machine.id, list_at(message, "calm"))
         seconds = _seconds(message.get("left", ask.created + ask.seconds - self.wall()))
         self.take(link, self.cards.announce(link.machine, ask, done, seconds))
 

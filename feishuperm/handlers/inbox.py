@@ -23,6 +23,7 @@ from feishuperm.handlers.pages.inbox import (
     inbox_page,
     make_row,
     pass_list,
+    quiet_line,
     recent_list,
     session_list,
     ticket_page,
@@ -215,6 +216,7 @@ class Inbox:
         link = self._links.path
         rows = ((outcome, link("/request", outcome.id)[1:]) for outcome in recent)
         return {
+            "quiet": quiet_line(self._language, self._approvals.notifier.quiet),
             "recent-part": recent_list(self._language, rows),
             "passes": pass_list(self._language, self._approvals.passes),
         }

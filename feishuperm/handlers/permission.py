@@ -165,6 +165,7 @@ class Control:
     def status(self, command: dict[str, Any]) -> Reply:
         """What `status` shows and `doctor` judges."""
         waiting = self._approvals.requests.waiting()
+        is_told = self._approvals.has_receipts
         # On this machine its user needs no ticket.
         needs = command.get("inbox") is True and not self._links.stay_here
         ticket = self._tickets.make() if needs else ""
@@ -176,6 +177,7 @@ class Control:
             "inbox": self._links.inbox_url(ticket),
             "channels": self._approvals.notifier.states(),
             "ledger": self._approvals.ledger_state(),
+            "quiet": self._approvals.notifier.quiet.describe(),
             "waiting_count": len(waiting),
             "waiting": [
                 {
@@ -185,6 +187,7 @@ class Control:
                     "project": request.project,
                     "danger": list(request.danger),
                     "shown": request.shown,
+                    **({"seen": request.seen or None} if is_told else {}),
                     "seconds_left": self._approvals.seconds_left(request.id),
                 }
                 for request in waiting[:SHOWN_WAITING]

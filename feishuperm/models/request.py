@@ -65,6 +65,8 @@ class Facts:
     from_agent: bool = False  # a subagent asks: the terminal shows no dialog so far
     patience: int = 0  # seconds, if it is given back soon to a person who types
     seconds: int = 0  # that a person has, from `created` to `deadline`
+    spared: bool = False  # a part of its time is quiet: the clock does not deny it
+    seen: float = 0.0  # wall clock: when its card was read
     extended: bool = False  # somebody reads it: its deadline was moved, once
     summary: str = ""  # one line for lists, without secrets
     detail: str = ""  # the beginning of what it is about, for the ledger

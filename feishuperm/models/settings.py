@@ -151,6 +151,17 @@ def _is_engine(value: str) -> bool:
 _engine = _if(_is_engine)
 
 
+def _quiet(value: str) -> tuple[int, int] | None:
+    """Minutes of the day at which quiet hours begin and end; None: there are none."""
+    if not value:
+        return None
+    from time import strptime  # late: it loads much
+
+    begin, end = (strptime(part.strip(), "%H:%M") for part in value.split("-"))
+    hours = [time.tm_hour * 60 + time.tm_min for time in (begin, end)]
+    return _checked((hours[0], hours[1]), begin != end)
+
+
 def _open_ids(value: str) -> frozenset[str]:
     ids = frozenset(_parts(value))
     return _checked(ids, all(id.startswith("ou_") for id in ids))
@@ -241,6 +252,10 @@ class Settings:
     # Which events make a card
     feishuperm_notify = _row(
         NOTIFY, _notify, lambda: msg("a comma list of {}", ", ".join(notify_kinds()))
+    )
+    # A time of the night in which nothing is sent; requests stay in the terminal
+    feishuperm_quiet = _row(
+        "", _quiet, msg("two local times as HH:MM-HH:MM, such as 22:00-08:00")
     )
     # title: cards carry no command, path or text, and can only refuse
     feishuperm_card = _row("full", _choice("full", "title"), msg("full or title"))

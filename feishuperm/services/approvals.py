@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any
 
@@ -144,6 +144,7 @@ class Approvals:
         self._timeout = settings.permission_request_timeout
         self._delay = settings.permission_notify_delay
         self._gives_back = settings.permission_subagent_action == "terminal"
+        self.has_receipts = False  # a channel tells which cards were read
         self._closed = False
         self._handed_over = False
         self._intents: dict[str, int] = {}  # of requests that end right now
@@ -154,7 +155,9 @@ class Approvals:
             ledger, settings.permission_socket_path, clock, timers.now
         )
         self.passes = Passes(ledger, clock, timers.now)
-        self.requests = RequestManager(settings, self._ended, clock)
+        self.quiet_hours = notifier.quiet.now
+        self.end_quiet = notifier.end_quiet
+        self.requests = RequestManager(settings, self._ended, clock, notifier.quiet)
         notifier.serve(self.requests, self._card_delay)
         self.watcher = Watcher(
             self.requests, timers, self._hear_words, self._learn_result
@@ -365,6 +368,18 @@ class Approvals:
             log(f"{id}: the clock is stopped, {who or 'somebody'} reads")
             self.notifier.renew()
         return request.extended
+
+    def note_seen(self, ids: Iterable[str], at: float) -> None:
+        """The cards of these requests were read, which answers none of them.
+
+        Whoever tells it learns of every card that is read: then "not seen" means it.
+        """
+        self.has_receipts = True
+        pending = [request for request in map(self._pending, ids) if request]
+        for request in pending:
+            request.seen = request.seen or at
+        if pending:
+            self.notifier.renew()
 
     def tell_pass(self, row: Pass) -> None:
         """A pass that no card shows: people are told, no matter who typed it."""

@@ -24,7 +24,7 @@ from feishuperm.lib.display import cut, one_line, pad, width
 from feishuperm.lib.language import translate
 from feishuperm.lib.log import mask
 from feishuperm.messages import message_of, msg, word
-from feishuperm.models.fields import list_at, text_at
+from feishuperm.models.fields import list_at, number_at, text_at
 from feishuperm.models.names import FORM, IDLE, TEST_TOOL
 from feishuperm.models.request import GONE
 from feishuperm.services.ledger import (
@@ -166,8 +166,14 @@ def _what(entry: Entry, tool: str, undone: bool, narrow: bool) -> str:
         else "",
         f"-> {entry['ran']}" if entry.get("ran") else "",
         f"({entry['reason']})" if entry.get("reason") else "",
+        f"({seen_at(number_at(entry, 'seen'))})" if entry.get("seen") else "",
     ]
     return " ".join(filter(None, (what, *ends)))
+
+
+def seen_at(moment: float) -> str:
+    """That a card was read, as a person at a terminal is told it."""
+    return translate("seen {time}", time=_local_time(moment, "%H:%M"))
 
 
 def short_id(id: str) -> str:

@@ -29,6 +29,7 @@ from feishuperm.models.names import NOTICE_EVENTS
 from feishuperm.models.payload import AskPayload, HookPayload
 from feishuperm.models.settings import Settings
 from feishuperm.services.presenter import brief_ask
+from feishuperm.services.quiet import quiet_hours
 from feishuperm.services.transcript import Words, last_words
 
 TWICE_SECONDS = 10.0  # between the hooks of one event, on a machine that is busy
@@ -100,6 +101,8 @@ def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -
     ask = brief_ask(payload, request_id, project, settings.feishuperm_lang)
     if not settings.feishu_webhook_url or ask.kind not in settings.feishuperm_notify:
         return
+    if quiet_hours(settings).until():
+        return
     ask = ask._replace(created=time.time())
     if settings.titles_only():
         ask = ask.bare()
@@ -110,7 +113,7 @@ def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -
 
 def tell_unreadable(settings: Settings) -> None:
     """A request came that nobody can read: say so, without a server."""
-    if not settings.feishu_webhook_url:
+    if not settings.feishu_webhook_url or quiet_hours(settings).until():
         return
     project = os.environ.get("CLAUDE_PROJECT_DIR", "")
     notice = Notice("unreadable", time.time(), project, current_branch(project))

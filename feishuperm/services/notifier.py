@@ -6,6 +6,10 @@ nobody looks, no person will ever see the request: the notifier says so at once,
 the session does not wait for an answer that cannot come.
 
 Where cards are titles, everything that leaves this machine is made bare here.
+
+In quiet hours nothing goes to a channel that pushes, unless its card is out already.
+What is still pending when they end is shown then.  It is looked for every few seconds
+and not at one moment: a machine that slept has missed that.
 """
 
 from __future__ import annotations
@@ -19,12 +23,15 @@ from feishuperm.lib.log import log
 from feishuperm.lib.task import Later
 from feishuperm.models.ask import Notice, Outcome
 from feishuperm.models.kind import KINDS
+from feishuperm.models.names import TEST_TOOL
 from feishuperm.models.request import Request
+from feishuperm.services.quiet import QuietHours
 from feishuperm.services.request_manager import RequestManager
 
 # A person at a blocked terminal can do nothing: a card that has not left by then is
 # given up.  The first channel has eight of these seconds, its stand-in the rest.
 BLOCKED_SECONDS = 12
+LOOK_SECONDS = 5.0  # between two looks whether it is quiet
 
 
 class Showing:
@@ -59,13 +66,18 @@ class Notifier:
         later: Later,
         changed: Callable[[], object] = lambda: None,
         titles_only: bool = False,
+        quiet: QuietHours | None = None,
     ) -> None:
         self._channels = channels
         self._kinds = kinds  # that are pushed to people
         self._later = later
         self._changed = changed  # pages of one request follow it, with any channel
         self._titles_only = titles_only
+        self.quiet = quiet or QuietHours()
+        self._was_quiet = self.quiet.until() > 0
         self._showings: dict[str, Showing] = {}  # of pending requests, by id
+        if self.quiet.hours:
+            self._look()
 
     def serve(
         self, requests: RequestManager, delay: Callable[[Request], float]
@@ -80,14 +92,18 @@ class Notifier:
         watches over it.
         """
         muted = any(channel.muted() for channel in self._that_are(passive=False))
-        pushing = self._pushing(request, push and not muted, not push)
-        showing = Showing(request, pushing, not push)
+        # Of what has come in this night, no card is out that a hook could know of.
+        is_held = self._is_quiet(request) and request.created >= self.quiet.now()[0]
+        is_back = not push and not is_held
+        pushing = self._pushing(request, not is_back and not muted, is_back)
+        showing = Showing(request, pushing, is_back)
         if pushing:
             self._showings[request.id] = showing
         self._show(showing, self._that_are(passive=True))
 
         blocks = KINDS[request.kind].blocks_terminal
-        why = "nobody looks" if blocks and not pushing else ""
+        silent = not pushing or self._is_quiet(request)
+        why = "nobody looks" if blocks and silent else ""
         why = "muted in the chat" if muted else why
         if push and why and not self.watched():
             self._give_up(request, why)
@@ -114,7 +130,10 @@ class Notifier:
             ask = showing.request.ask()
             if ask is None or not showing.request.waits():
                 return
-            if channel.name in showing.announced:
+            is_held = not channel.passive and self._is_quiet(showing.request)
+            if is_held and channel.keeps(ask.id, showing.is_back):
+                is_held = False
+            if channel.name in showing.announced or is_held:
                 continue
             showing.announced += (channel.name,)
             told = bare_ask(ask) if self._is_bare(channel) else ask
@@ -135,10 +154,13 @@ class Notifier:
         seconds = request.seconds
         if KINDS[request.kind].blocks_terminal:
             seconds = min(seconds, BLOCKED_SECONDS)
+        until, (night, _) = request.created + seconds, self.quiet.now()
+        if request.created < night < until:  # no card leaves later
+            until = night
         return Announcement(
             request.id,
             name,
-            request.created + seconds,
+            until,
             self,
             showing.is_back,
             bool(showing.stand_ins(name)),
@@ -159,6 +181,9 @@ class Notifier:
     def failed(self, id: str, channel: str, why: str) -> None:
         showing = self._showings.get(id)
         if showing is None:
+            return
+        if self._is_quiet(showing.request):  # it is tried again afterwards
+            showing.announced = tuple(n for n in showing.announced if n != channel)
             return
         showing.failed[channel] = why
         self._show(showing, showing.stand_ins(channel))
@@ -209,9 +234,38 @@ class Notifier:
         self._changed()
 
     def notify(self, notice: Notice) -> None:
-        """Tell something on every channel."""
+        """Tell something on every channel, unless it is quiet."""
+        if self.quiet.until():
+            return
         for channel in self._channels:
             channel.notify(notice.bare() if self._is_bare(channel) else notice)
+
+    # Quiet hours.
+
+    def _is_quiet(self, request: Request) -> bool:
+        """Whether nothing may leave; a person has just asked for a test card."""
+        return self.quiet.until() > 0 and request.tool_name != TEST_TOOL
+
+    def end_quiet(self) -> bool:
+        """A person wants cards again, for this night; whether it was quiet."""
+        lifted = self.quiet.lift()
+        self._notice_end()
+        return lifted
+
+    def _look(self) -> None:
+        self._notice_end()
+        self._later(LOOK_SECONDS, self._look)
+
+    def _notice_end(self) -> None:
+        """Show what was held, once it is not quiet any more."""
+        was, self._was_quiet = self._was_quiet, self.quiet.until() > 0
+        if was == self._was_quiet:
+            return
+        for showing in () if self._was_quiet else list(self._showings.values()):
+            self._show_when_free(showing)
+            for name in list(showing.failed):
+                self._show(showing, showing.stand_ins(name))
+        self._changed()
 
     def look(self) -> bool:
         """Let every channel see how it is; whether one of them is still looking."""

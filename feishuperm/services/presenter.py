@@ -211,6 +211,7 @@ class Presenter:
         ask = plain_ask(payload, request.id, request.project, self._language, limit)
         fields = tuple(map(_seen, kind.fields(payload.tool_input, self.say)))
         denies = kind.expired and self._denies[request.from_agent]
+        denies = denies and not request.spared
         may_extend = self._extends and not request.extended and not kind.seconds
         ask = ask._replace(
             created=request.created,

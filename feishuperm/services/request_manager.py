@@ -37,6 +37,7 @@ from feishuperm.protocol.frames import HELD, SHOWN, HookRequest
 from feishuperm.services.grants import call_digest
 from feishuperm.services.ledger import LATEST
 from feishuperm.services.presenter import is_clear, names, read_danger
+from feishuperm.services.quiet import QuietHours
 from feishuperm.services.rule_writer import WriteResult
 
 
@@ -68,7 +69,9 @@ class RequestManager:
         settings: Settings,
         on_end: Callable[[Request], None],
         clock: Callable[[], float] = time.time,
+        quiet: QuietHours | None = None,
     ) -> None:
+        self._quiet = quiet or QuietHours()
         self._timeout = settings.permission_request_timeout
         self._hold = settings.permission_hold  # what a reader may have besides
         self._denies = settings.denies_at_zero
@@ -113,6 +116,7 @@ class RequestManager:
         request = new_request(hook, payload, created - passed, deadline)
         request.extended, request.patience = extended, patience
         request.seconds = whole
+        request.spared = self._quiet.overlaps(request.created, created + whole - passed)
         self._requests[hook.id] = request
         self._waiters[hook.id], self._ids[waiter] = waiter, hook.id
         heapq.heappush(self._deadlines, (deadline, hook.id))
@@ -204,7 +208,8 @@ class RequestManager:
         if not request.shown:
             self.release(request, "nothing showed it in time")
             return
-        denies = self._denies(request.from_agent)
+        is_spared = self._quiet.overlaps(request.created, self._clock())
+        denies = self._denies(request.from_agent) and not is_spared
         words = KINDS[request.kind].expired if denies else ""
         decision = Decision.deny(text(self._language, words)) if words else None
         self.end(request, states.EXPIRED, decision)
@@ -365,6 +370,7 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "until": round(request.until, 3),
         "pass": request.pass_id,
         "grants": request.grants,
+        "seen": round(request.seen, 3),
     }
     return {
         "event": "request",

@@ -47,6 +47,7 @@ BOTS = {
     "webhook": msg("the group bot"),
     "gateway": msg("the gateway"),
 }
+QUIET_NOW = msg("These are your quiet hours; what you ask for is sent all the same.")
 BOT_OPTIONS = "--webhook URL --secret TEXT"
 NETWORK = msg("check the network")
 # How a gateway says that only joining again helps.

@@ -35,6 +35,7 @@ from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.settings import BY_KEY, LOOPBACK, Settings, parse_setting
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import READ, check
+from feishuperm.services.quiet import quiet_hours
 from feishuperm.setup import checks
 from feishuperm.setup import claude_settings as claude
 from feishuperm.setup import service as server
@@ -542,6 +543,8 @@ def check_feishu(here: DoctorContext) -> Iterator[Finding]:
             yield fail(msg("the server does not use the app yet"), RESTART)
         yield from checks.app_findings(settings, api, here.status, fix)
     if "webhook" in used:
+        if quiet_hours(settings).until():
+            yield ok(checks.QUIET_NOW)
         yield check_bot(here)
     if used == {"gateway", "inbox"}:
         yield ok(msg("cards come through the gateway: this machine needs no app"))

@@ -14,6 +14,7 @@ from feishuperm.lib.display import one_line, pad
 from feishuperm.lib.language import spoken, translate
 from feishuperm.messages import msg, word
 from feishuperm.models.settings import host_is_local, url_host
+from feishuperm.services.history import seen_at
 from feishuperm.setup.service import kept_by, tries
 
 Status = dict[str, Any]
@@ -80,10 +81,17 @@ def lines(status: Status, now: float) -> Iterator[str]:
         yield one_line(translate("policy: {}", translate(status["policy"])), 2000)
     for each in channels:
         yield row("channel", standing(each["name"], each["state"], each.get("detail")))
+    quiet = status.get("quiet")
+    if quiet:
+        state = f": {translate(quiet['state'])}" if quiet["state"] else ""
+        yield row("quiet", f"{quiet['hours']}{state}")
     yield row("waiting", status.get("waiting_count", len(waiting)))
     for request in waiting:
         words = [one_line(str(request[key])) for key in ("id", "tool", "project")]
         words.append(translate("{} left", duration(request["seconds_left"])))
+        if "seen" in request:
+            at = request["seen"]
+            words.append(seen_at(at) if at else translate("not seen"))
         if request.get("danger"):
             danger = ", ".join(map(danger_word, request["danger"]))
             words.append(one_line(translate("danger: {}", danger)))

@@ -265,7 +265,7 @@
         settleElsewhere(rows[id], news.ended[id]);
       }
     });
-    ["recent-part", "passes"].forEach(function (name) {
+    ["quiet", "recent-part", "passes"].forEach(function (name) {
       if (news.fragments[name]) {
         document.getElementById(name).replaceWith(parse(news.fragments[name]));
       }

@@ -168,6 +168,7 @@ class Bench(FakeApprovals):
         self.replied: Receipt | None = None  # to every answer, if not what it did
         self.events = 0
         self.receivers = self.api.receivers
+        self.night = (0.0, 0.0)  # quiet hours, from START on
         self.start()
 
     def start(self) -> None:
@@ -209,6 +210,15 @@ class Bench(FakeApprovals):
 
     def note_refused(self, id: str, action: str, who: str) -> None:
         self.refused.append((id, action, who))
+
+    def quiet_hours(self) -> tuple[float, float]:
+        begin, end = self.night
+        return START + begin, START + end
+
+    def end_quiet(self) -> bool:
+        begin, end = self.night
+        self.night = (0.0, 0.0)
+        return begin <= self.timers.time < end
 
     def status(self) -> list[tuple[str, str]]:
         return [(ask.title, ask.summary) for ask in self.asks.values()]

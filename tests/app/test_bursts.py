@@ -176,6 +176,17 @@ def test_card_of_many_reminds_once_and_buzzes(tmp_path: Path) -> None:
     assert len([text for message, text in bench.api.texts if message == BURST]) == 1
 
 
+def test_nothing_reminds_of_many_in_quiet_hours(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, urgent=True)
+    for number in range(1, 9):
+        bench.bring(id_of(number))
+    bench.turn(1)
+    bench.night = 2.0, 3600.0
+    bench.turn(50)
+    assert bench.api.texts == []
+    assert "urge" not in [call[0] for call in bench.api.calls]
+
+
 def test_nobody_is_reminded_of_many_that_have_ended(tmp_path: Path) -> None:
     bench = Bench(tmp_path, urgent=True)
     for number in range(1, 8):

@@ -335,6 +335,16 @@ def test_last_third_buzzes_if_wanted(tmp_path: Path, urgent: bool) -> None:
     assert (("urge", CARD, OWNER) in bench.api.calls) == urgent
 
 
+def test_nothing_reminds_in_quiet_hours(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, urgent=True)
+    bench.bring()
+    bench.night = 20.0, 3600.0
+    bench.turn(55)
+    assert bench.api.texts == []
+    assert [call[0] for call in bench.api.calls] == ["send"]
+    assert "还剩" not in str(bench.api.cards[CARD])
+
+
 # Restarts and failures.
 
 

@@ -249,3 +249,10 @@ def test_refusal_of_an_answer_in_words_is_told(bench: Bench) -> None:
 def test_rule_that_cannot_be_undone_says_why(bench: Bench) -> None:
     bench.undo_error = "the ledger is locked"
     assert "the ledger is locked" in bench.say("撤销")
+
+
+def test_cards_are_wanted_again_in_quiet_hours(bench: Bench) -> None:
+    bench.night = 0.0, 3600.0
+    assert bench.say("恢复", who=STRANGER) == "" and bench.night == (0.0, 3600.0)
+    assert "今晚的免打扰提前结束" in bench.say("恢复")
+    assert bench.say("恢复") == "已恢复。"

@@ -62,6 +62,7 @@ class Pair(FakeApprovals):
         self.revoked: list[str] = []
         self.rules = [["Bash(npm *)"]]
         self.hold = hold
+        self.night = (0.0, 0.0)  # quiet hours
         self.reports = FakeReports(self.is_pending)
         own = Enrolment(
             "https://g", self.machine.id, name, OWNER, "", (self.machine.key,)
@@ -121,6 +122,13 @@ class Pair(FakeApprovals):
             self.asks[id] = longer
             self.channel.renew()
         return bool(self.hold)
+
+    def quiet_hours(self) -> tuple[float, float]:
+        return self.night
+
+    def end_quiet(self) -> bool:
+        self.night = (0.0, 0.0)
+        return True
 
     def status(self) -> list[tuple[str, str]]:
         return [(ask.title, ask.summary) for ask in self.asks.values()]

@@ -148,6 +148,52 @@ def test_half_time_is_told_below_the_card_and_on_it(pair: Pair) -> None:
     assert len(pair.bench.api.updates) == 1
 
 
+def test_gateway_reminds_of_nothing_in_the_quiet_hours_of_a_machine(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.cards.urgent = True
+    urged: list[str] = []
+    monkeypatch.setattr(bench.cards, "buzz", lambda id, who: urged.append(id))
+    pair, other = Pair(bench), Pair(bench, "tower")
+    pair.night = bench.clock.now + 10, bench.clock.now + 3600
+    pair.request(id="1-0000000a", seconds=100)
+    bench.clock.turn(60)
+    pair.pump()
+    bench.clock.turn(39)
+    assert (replies(bench), urged, bench.api.updates) == ([], [], [])
+    other.request(id="1-0000000b", seconds=100)  # whose person is reminded as ever
+    bench.clock.turn(60)
+    other.pump()
+    bench.clock.turn(39)
+    assert len(replies(bench)) == 1 and len(urged) == 1
+
+
+@pytest.mark.parametrize(
+    "span", [[], "no", [1], ["a", "b"], [0, 1, 2], [None, 5], [{}, []], 5]
+)
+def test_quiet_hours_that_cannot_be_read_silence_nothing(
+    bench: Bench, span: Any
+) -> None:
+    pair = Pair(bench)
+    send = pair.send
+    pair.send = lambda kind, **parts: send(  # type: ignore[method-assign]
+        kind, **{**parts, **({"calm": span} if kind == "ask" else {})}
+    )
+    pair.request(seconds=100)
+    bench.clock.turn(60)
+    pair.pump()
+    assert len(replies(bench)) == 1
+
+
+def test_quiet_hours_end_by_a_word_and_not_by_a_login(bench: Bench) -> None:
+    pair = Pair(bench)
+    night = pair.night = bench.clock.now, bench.clock.now + 3600
+    pair.connect()
+    assert pair.night == night
+    answered(bench, [pair], "恢复")
+    assert pair.night == (0.0, 0.0)
+
+
 def test_nobody_is_reminded_of_what_has_ended(pair: Pair) -> None:
     ask = pair.request(seconds=100)
     pair.end(ask.id)

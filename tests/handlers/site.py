@@ -15,6 +15,7 @@ from feishuperm.models.settings import Settings
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.services.grants import Passes
 from feishuperm.services.ledger import Ledger
+from feishuperm.services.quiet import QuietHours
 from feishuperm.services.web_access import Links, LoginTokens, WebSessions
 from tests.handlers.gates import LOCAL, NOWHERE, OWN, FakeClients, FakeOwners
 from tests.handlers.pages.page import ID, Page, make_ask, make_outcome
@@ -72,6 +73,7 @@ class FakeDesk:
         self.made = 0
         self.passes = Passes(Ledger("/proc/nowhere/ledger"))
         self.revoked: list[tuple[str, str]] = []
+        self.notifier = SimpleNamespace(quiet=QuietHours())
 
     def revoke_passes(self, id: str, surface: str) -> list[str]:
         self.revoked.append((id, surface))

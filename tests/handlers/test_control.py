@@ -6,6 +6,7 @@ from typing import Any, cast
 from feishuperm.handlers.permission import COMMANDS, FOR_PERSONS, FOR_SESSIONS, Control
 from feishuperm.services.grants import Passes
 from feishuperm.services.ledger import Ledger
+from feishuperm.services.quiet import QuietHours
 from feishuperm.services.web_access import Links, LoginTokens
 from tests.handlers.gates import AGENT, FakeClients
 from tests.tables import every_row
@@ -16,6 +17,7 @@ class FakeDesk:
 
     def __init__(self) -> None:
         self.requests = self.notifier = self.presenter = self
+        self.quiet, self.has_receipts = QuietHours(), False
         self.refused: list[tuple[str, str, str]] = []
         self.done: list[str] = []
         self.passes = Passes(Ledger("/proc/nowhere/ledger"))

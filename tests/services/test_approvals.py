@@ -26,11 +26,12 @@ from feishuperm.models.payload import (
 )
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
-from feishuperm.protocol.frames import HookRequest
+from feishuperm.protocol.frames import NOT_TOLD, HookRequest
 from feishuperm.services import approvals as module
 from feishuperm.services.approvals import Approvals
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter
+from feishuperm.services.quiet import QuietHours
 from feishuperm.services.request_manager import remembered
 from feishuperm.services.rule_writer import RuleWriter
 from tests.kinds import extra, refusals
@@ -210,10 +211,14 @@ class Bench:
         read = Settings(settings)
         writer = RuleWriter()
         self.presenter = Presenter(read, writer)
+        clock = lambda: 1_700_000_000.0 + self.timers.time  # noqa: E731
+        path = str(project / "quiet.json")
+        self.quiet = QuietHours(read.feishuperm_quiet, path, clock)
         notifier = Notifier(
             [self.inbox, self.channel],
             read.feishuperm_notify | {"trip"},
             lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),
+            quiet=self.quiet,
         )
         self.approvals = Approvals(
             read,
@@ -222,7 +227,7 @@ class Bench:
             writer,
             self.ledger,  # type: ignore[arg-type]
             self.timers,
-            lambda: 1_700_000_000.0 + self.timers.time,
+            clock,
         )
 
     def ask(
@@ -240,11 +245,13 @@ class Bench:
             event["transcript_path"] = transcript_path
         return self.bring(event, id, shown)
 
-    def bring(self, event: dict[str, Any], id: str = ID, shown: str = "") -> Waiter:
+    def bring(
+        self, event: dict[str, Any], id: str = ID, shown: str = "", left: int = NOT_TOLD
+    ) -> Waiter:
         """A hook comes with an event."""
         waiter = Waiter()
         raw = json.dumps(event).encode()
-        hook = HookRequest(id, shown, str(self.project), raw)
+        hook = HookRequest(id, shown, str(self.project), raw, left)
         payload = parse_payload(raw)
         assert isinstance(payload, AskPayload)
         self.approvals.register(hook, payload, waiter)

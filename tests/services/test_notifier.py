@@ -21,7 +21,7 @@ class Asked:
     def __init__(self, ask: Ask) -> None:
         self.open = True
         self.made = ask
-        self.id, self.kind = ask.id, ask.kind
+        self.id, self.kind, self.tool_name = ask.id, ask.kind, ask.tool
         self.created, self.seconds = ask.created, ask.seconds
 
     def ask(self) -> Ask:

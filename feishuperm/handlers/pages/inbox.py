@@ -33,6 +33,7 @@ from feishuperm.models.ask import NO, YES, Ask, Block, Outcome, last_name
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
 from feishuperm.services.grants import Pass, Passes
+from feishuperm.services.quiet import QuietHours
 from feishuperm.services.web_access import Session
 
 ROW_LENGTH = 120  # characters of a request that does not fit
@@ -51,6 +52,7 @@ TEXTS = {
     "inbox.ended": msg("No longer waiting"),
     "page.name": msg("Claude Code permission requests"),
 }
+QUIET_HOURS = msg("Quiet hours: {state}")
 # Keys that are no button's; those follow from `KINDS`.
 MOVES = ("j k ↓ ↑", msg("select a request"))
 KEYS = (
@@ -187,6 +189,13 @@ def _subject(ask: Ask) -> str:
         first = next(parse(block.text), None)
         return "".join(span.text for span in first.spans) if first else ""
     return block.text or (choice.label if choice else "")
+
+
+def quiet_line(language: str, quiet: QuietHours) -> str:
+    """A line about quiet hours, hidden while they change nothing."""
+    state = (quiet.describe() or {}).get("state", "")
+    words = text(language, QUIET_HOURS, state=state) if state else ""
+    return f'<p class="note" id="quiet"{_unless(words)}>{shown(words)}</p>'
 
 
 # Settled requests.
