@@ -36,6 +36,8 @@ FLAGS = {
         "always ask before pushing, publishing, deleting and other risky actions"
     ),
     "--no-ask-list": msg("remove those rules"),
+    "--remote": msg("let owners start and continue sessions from the chat"),
+    "--no-remote": msg("no longer"),
     "--no-service": msg("do not start the server or keep it running"),
     "--setup": msg("go through the questions again"),
     "--rescan": msg("scan again to add missing permissions to the app"),
@@ -66,7 +68,7 @@ def main(args: list[str]) -> int:
 
 
 def _check(options: Namespace) -> None:
-    for name in ("supervisor", "ask-list"):
+    for name in ("supervisor", "ask-list", "remote"):
         flag = name.replace("-", "_")
         if getattr(options, flag) and getattr(options, f"no_{flag}"):
             both = name, f"no-{name}"
@@ -104,6 +106,8 @@ def parser() -> ArgumentParser:
     add("--secret", metavar="TEXT", help=msg("its signing secret"))
     add("--qr", metavar="FILE", help=msg("write the QR code to this SVG file"))
     add("--callback-url", metavar="URL", help=msg("address that the buttons lead to"))
+    folders = msg("with --remote: the folders in which they may, separated by colons")
+    add("--projects", metavar="DIRS", default="", help=folders)
     lang = msg("language of cards, pages and the command line")
     add("--lang", choices=LANGUAGES, help=lang)
     wait = msg("how long a request waits, such as 10m; also sets the hook's time-out")

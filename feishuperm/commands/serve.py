@@ -71,12 +71,14 @@ from feishuperm.server.machine import MachineLine
 from feishuperm.server.outgoing import Link
 from feishuperm.services.approvals import Approvals
 from feishuperm.services.ledger import Ledger
+from feishuperm.services.limits import Limits
 from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter, load_tables
 from feishuperm.services.quiet import quiet_hours
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.services.sessions import Panels, Sessions
+from feishuperm.services.starts import Starts
 from feishuperm.services.web_access import Links, LoginTokens, WebSessions, load_key
 
 EPILOG = msg(
@@ -140,6 +142,7 @@ class Server:
             settings.titles_only(),
             quiet_hours(settings),
         )
+        self.ledger = Ledger()
         self.approvals = self._make_approvals(settings)
         self.sessions = Sessions()
         self.panels = self._make_panels()
@@ -147,7 +150,11 @@ class Server:
         self.channels += [
             make(self, settings) for name, make in CHANNELS.items() if name in surfaces
         ]
-        notices = Notices(self.notifier.notify, settings.feishuperm_notify)
+        notices = Notices(
+            self.notifier.notify,
+            settings.feishuperm_notify,
+            complete=self._limits.complete,
+        )
         clients, tickets = SessionProcesses(), LoginTokens()
         control = Control(
             self.approvals,
@@ -159,6 +166,7 @@ class Server:
                 "http": self.url,
                 "listens": f"http://{_bracketed(settings.http_host())}:{http.port}",
                 "socket": settings.permission_socket_path,
+                "remote": self._starts.facts(),
                 "policy": policy_in_force(),
             },
             self.stop,
@@ -184,7 +192,7 @@ class Server:
             Presenter(settings, rule_writer),
             self.notifier,
             rule_writer,
-            Ledger(),
+            self.ledger,
             self.loop,
             in_thread=self._in_thread,
         )
@@ -195,6 +203,20 @@ class Server:
         """What answers the chat's commands about sessions."""
         panels = Panels(self._show_panel)
         panels.serve(self.sessions)
+        self._starts = Starts(
+            self.settings,
+            self.sessions,
+            self.ledger,
+            self.approvals.record,
+            panels.show,
+            self._in_thread,
+        )
+        language = self.settings.feishuperm_lang
+        self._limits = Limits(
+            self._starts, self.approvals, panels.show, self._later, language
+        )
+        panels.serve(self._starts)
+        panels.serve(self._limits)
         return panels
 
     def _show_panel(self, channel: str, panel: Panel) -> None:

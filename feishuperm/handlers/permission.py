@@ -130,7 +130,7 @@ class Control:
         tickets: LoginTokens,
         clients: SessionProcesses,
         notices: Notices,
-        facts: dict[str, str],
+        facts: dict[str, Any],
         stop: Callable[[], None],
         hand_over: Callable[[bool], int],
         clock: Callable[[], float] = time.time,

@@ -19,15 +19,14 @@ import time
 from collections.abc import Iterator, Mapping
 
 from feishuperm.errors import FileError
-from feishuperm.lib.config import LOCAL_SETTINGS, SHARED_SETTINGS, home, state_dir
+from feishuperm.lib.claude_client import trusts
+from feishuperm.lib.config import LOCAL_SETTINGS, SHARED_SETTINGS, state_dir
 from feishuperm.lib.files import (
     locked,
-    main_folder,
     parse_json,
     private_dir,
     read_bytes,
     read_json,
-    top_folder,
     write_atomic,
 )
 from feishuperm.messages import msg
@@ -41,9 +40,6 @@ SETTINGS = (SHARED_SETTINGS, LOCAL_SETTINGS, ".mcp.json")
 SCRIPT_FOLDERS = (".claude/hooks", "hooks")
 # By these a folder has a say in a session at all.
 NAMES = (".claude", ".mcp.json", "CLAUDE.md")
-ACCEPTED = "hasTrustDialogAccepted"
-# Set by hosts that start the client in folders they do not vouch for.
-IGNORE = "CLAUDE_CODE_IGNORE_PERSISTED_TRUST"
 MAX_FILES = 500  # more, nobody has looked at
 MAX_FILE = 4 << 20
 
@@ -60,15 +56,7 @@ class Trust:
 
     def by_claude(self, root: str) -> bool:
         """Whether Claude Code's own dialog was answered with yes for this folder."""
-        base = self.environ.get("CLAUDE_CONFIG_DIR") or home(self.environ)
-        try:
-            state = read_json(os.path.join(base, ".claude.json"))
-        except FileError:
-            return False
-        if self.environ.get(IGNORE):
-            return False
-        folders = [(folder, ACCEPTED) for folder in _folders(root)]
-        return any(value_at(state, "projects", *place) is True for place in folders)
+        return trusts(root, self.environ)
 
     def by_content(self, root: str) -> bool:
         """Whether a person has trusted exactly what lies there now."""
@@ -183,16 +171,3 @@ def _words(value: Any) -> Iterator[str]:
             yield value
             plain = re.sub(r'"?\$\{?CLAUDE_PROJECT_DIR\}?"?/?', "./", value)
             yield from re.findall(r"[^\s'\"`;&|<>(){}$=]+", plain)
-
-
-def _folders(root: str) -> Iterator[str]:
-    """The paths under which Claude Code may have recorded its answer."""
-    here = os.path.realpath(root)
-    top = top_folder(here)
-    if top:
-        yield main_folder(top)
-    while True:
-        yield here
-        if here in (top, os.path.dirname(here)):
-            return
-        here = os.path.dirname(here)

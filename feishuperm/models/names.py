@@ -122,6 +122,8 @@ class NoticeEvent:
 NOTICE_EVENTS = {
     "Stop": NoticeEvent("stop", LAST_WORDS),
     "Notification": NoticeEvent("notification", "message", "title"),
-    "StopFailure": NoticeEvent("failure", "error_details", "error", "message"),
+    "StopFailure": NoticeEvent(
+        "failure", *("error_details", LAST_WORDS, "error", "message")
+    ),
     "PostToolUseFailure": NoticeEvent("failure", "error", "message"),
 }

@@ -139,6 +139,13 @@ def _if(fits: Callable[[str], bool]) -> Callable[[str], str]:
 
 _app_id = _if(lambda value: value.startswith("cli_") and value[4:].isalnum())
 _path = _if(lambda value: value.startswith("/"))
+
+
+def _folders(value: str) -> tuple[str, ...]:
+    folders = tuple(dict.fromkeys(part for part in value.split(":") if part))
+    return _checked(folders, all(folder.startswith("/") for folder in folders))
+
+
 # sun_path holds 104 bytes on macOS and 108 on Linux, the closing NUL included.
 _socket_path = _if(lambda value: value.startswith("/") and len(value.encode()) <= 103)
 
@@ -265,6 +272,12 @@ class Settings:
     feishuperm_gateway = _row("", _url, _URL)
     # on: Always, passes and the next prompt may come through a gateway too
     feishuperm_gateway_grants = _row("off", _choice("off", "on"), msg("off or on"))
+    # on: owners may start and continue sessions from the chat; see `help sessions`
+    feishuperm_remote = _row("off", _choice("off", "on"), msg("off or on"))
+    # The folders in which they may
+    feishuperm_projects = _row(
+        "", _folders, msg("absolute folders, separated by colons")
+    )
     # Redis or Valkey, for a gateway with replicas
     feishuperm_engine = _row(
         "", _engine, msg("redis:// or rediss:// and an address"), secret=True

@@ -449,7 +449,7 @@ class Approvals:
                 msg("The rule was not undone; see feishuperm log.")
             ).receipt
         if done.entry:
-            self._record({**done.entry, "surface": surface, "who": who})
+            self.record({**done.entry, "surface": surface, "who": who})
         request.undone = True
         log(f"{id}: rules undone")
         self._tell_update(request)
@@ -647,7 +647,7 @@ class Approvals:
             return False
         self._refused.add((id, once))
         log(f"{id}: refused {what!r} to {who}, who may not", "warning")
-        self._record(refusal_entry(self.requests.get(id), what, who))
+        self.record(refusal_entry(self.requests.get(id), what, who))
         return True
 
     # What channels and pages ask; see `channels.base.ApprovalsPort`.
@@ -788,7 +788,7 @@ class Approvals:
         while len(self._answered) > SESSIONS:
             del self._answered[next(iter(self._answered))]
 
-    def _record(self, entry: dict[str, Any]) -> None:
+    def record(self, entry: dict[str, Any]) -> None:
         """Write it down soon: thousands at once cost one write."""
         self._ledger.note(entry)
         self._flush_later(LEDGER_SECONDS)

@@ -31,6 +31,7 @@ from feishuperm.services.ledger import (
     EXACT,
     INTENT,
     REQUEST,
+    START,
     Entry,
     Ledger,
     Name,
@@ -186,6 +187,8 @@ def _decision(entry: Entry) -> str:
     decision = translate(word(CALLED.get(str(code), str(code or ""))))
     if entry.get("event") == REFUSED:  # it was tried, by somebody who must not
         return f"{translate(word(REFUSED))}: {decision}"
+    if entry.get("event") == START:
+        return f"{decision}: {translate(word(str(entry.get('state'))))}"
     # Whether it reached the session is not known.
     unknown = entry.get("event") == INTENT or entry.get("state") == "unknown"
     return f"{decision} (?)" if unknown else decision

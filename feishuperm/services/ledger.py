@@ -73,6 +73,7 @@ MAX_RECENT = 20_000  # entries that are handed out at once
 DAY = 24 * 3600.0
 SLACK = 3600.0  # how far back clocks are turned: entries are nearly in order of time
 INTENT, REQUEST, LOST = "intent", "request", "lost"
+START = "start"  # of a session from the chat; its intent says so in `of`
 UNKNOWN = "unknown"  # the state of a request whose server died while it decided
 BLOCK = 4 << 10  # what is read at first from the end of the file: a few lines
 MAX_BLOCK = 64 << 10  # and at last, for a reader that goes on
@@ -221,7 +222,8 @@ class Ledger:
                 continue
             own = (*RESERVED, "time", "pid")
             end = {name: intent[name] for name in intent if name not in own}
-            end.update(event=REQUEST, state=UNKNOWN, intent=intent["seq"], ended=when)
+            event = START if intent.get("of") == START else REQUEST
+            end.update(event=event, state=UNKNOWN, intent=intent["seq"], ended=when)
             ends.append(end)
             self.note(end)
         self.flush()

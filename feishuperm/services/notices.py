@@ -43,8 +43,10 @@ class Notices:
         tell: Callable[[Notice], object],
         kinds: frozenset[str],
         clock: Callable[[], float] = time.time,
+        complete: Callable[[Notice, HookPayload], Notice] = lambda notice, _: notice,
     ) -> None:
         self._notify = tell
+        self._complete = complete  # with what else is known of the event
         self._kinds = kinds
         self._clock = clock
         self._told: dict[int, float] = {}  # when each event was, for a moment
@@ -58,7 +60,9 @@ class Notices:
         started = words.prompted
         seconds = self._clock() - started if started else 0.0
         project = project or payload.base.cwd
-        self._tell(row.kind, project, payload.session_id(), row.text(payload), seconds)
+        said, session = row.text(payload), payload.session_id()
+        notice = self._notice(row.kind, project, session, said, seconds)
+        self._notify(self._complete(notice, payload))
 
     def _is_again(self, payload: HookPayload) -> bool:
         """Whether another hook, registered for the same event, has just told of it."""
@@ -70,7 +74,7 @@ class Notices:
 
     def unreadable(self, project: str) -> None:
         """A permission request came that nobody can read."""
-        self._tell("unreadable", project)
+        self._notify(self._notice("unreadable", project))
 
     def command(self, command: dict[str, Any]) -> bool:
         """A notice from a command of this program; False if its kind is unknown."""
@@ -79,20 +83,20 @@ class Notices:
             return False
         names = ("project", "session", "text")
         project, session, text = (str(command.get(name) or "") for name in names)
-        self._tell(kind, project, session, text)
+        self._notify(self._notice(kind, project, session, text))
         return True
 
-    def _tell(
+    def _notice(
         self,
         kind: str,
         project: str,
         session: str = "",
         text: str = "",
         seconds: float = 0.0,
-    ) -> None:
+    ) -> Notice:
         log(f"notice: {kind}", "debug")
         now, branch = self._clock(), current_branch(project)
-        self._notify(Notice(kind, now, project, branch, session, text, seconds))
+        return Notice(kind, now, project, branch, session, text, seconds)
 
 
 def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -> None:

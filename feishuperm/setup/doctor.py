@@ -22,7 +22,7 @@ from feishuperm import __version__
 from feishuperm.app.api import app_of
 from feishuperm.app.health import FAIL, OK, WARN, Finding, fail, ok, warn
 from feishuperm.errors import FeishupermError, FileError, SettingError, UsageError
-from feishuperm.lib import config, enrolment, feishu, program
+from feishuperm.lib import claude_client, config, enrolment, feishu, program
 from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.control import NotRunningError
 from feishuperm.lib.display import one_line, pad
@@ -36,6 +36,7 @@ from feishuperm.models.settings import BY_KEY, LOOPBACK, Settings, parse_setting
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import READ, check
 from feishuperm.services.quiet import quiet_hours
+from feishuperm.services.starts import mode_of, real_folder
 from feishuperm.setup import checks
 from feishuperm.setup import claude_settings as claude
 from feishuperm.setup import service as server
@@ -627,6 +628,44 @@ def check_joined(here: DoctorContext, url: str) -> Finding:
     return ok(msg("connected to {} as {}", url, own.name))
 
 
+def check_remote(here: DoctorContext) -> Iterator[Finding]:
+    """Whether owners may start sessions from the chat, and what they would meet."""
+    remote = (here.status or {}).get("remote")
+    if not remote:
+        is_on = here.settings.feishuperm_remote == "on"
+        off = ok(msg("off: nobody starts sessions from the chat"))
+        yield fail(NO_SERVER, RESTART) if is_on else off
+        return
+    places = edit(here.config, "FEISHUPERM_PROJECTS")
+    for folder in remote["projects"]:
+        yield check_project(folder, remote["projects"], here, places)
+    if not remote["projects"]:
+        yield warn(msg("on, but FEISHUPERM_PROJECTS names no folder"), places)
+    environ = {**here.environ, "PATH": remote["path"]}
+    help_text = claude_client.run(["--help"], "/", environ)
+    version = one_line(claude_client.run(["--version"], "/", environ).strip(), 100)
+    if "--bg" not in help_text:
+        yield fail(msg("{}: {}", version, claude_client.TOO_OLD), "claude update")
+    else:
+        yield ok(msg("starts {}", version))
+    if not (remote["has_key"] or claude_client.has_key(here.environ)):
+        yield warn(claude_client.NO_KEY, "feishuperm help sessions")
+
+
+def check_project(
+    folder: str, projects: list[str], here: DoctorContext, fix: str
+) -> Finding:
+    """Whether a session could be started in a folder."""
+    try:
+        mode = mode_of(real_folder(folder, tuple(projects)), here.environ)
+    except FeishupermError as error:
+        return warn(message_of(error), fix)
+    if not claude_client.trusts(folder, here.environ):
+        text = msg("Claude Code does not trust {} yet", folder)
+        return warn(text, f"cd {shlex.quote(folder)} && claude")
+    return ok(msg("sessions may be started in {} ({})", folder, mode or "default"))
+
+
 # The numbers a phone shows when a tap fails: what each means, and what repairs it.
 
 
@@ -693,6 +732,7 @@ CHECKS: dict[str, Callable[[DoctorContext], Iterator[Finding]]] = {
     "clock": check_clock,
     "loop": check_loop,
     "gateway": check_gateway,
+    "remote": check_remote,
 }
 WIDTH = max(map(len, CHECKS))
 LONGEST = 2000  # characters of a text; an answer from outside may be endless

@@ -25,6 +25,7 @@ from feishuperm.lib import feishu
 from feishuperm.lib.config import config_path, read_config, state_dir
 from feishuperm.lib.language import translate
 from feishuperm.lib.post import call
+from feishuperm.lib.process_tree import require_person
 from feishuperm.lib.terminal import ask, complain, say, show
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
@@ -71,6 +72,41 @@ def ask_wait() -> dict[str, str]:
     )
     answer = ask("Wait 10 minutes? [Y/n] ")
     return wait_settings(55 if answer in ("n", "no") else USUAL)
+
+
+# Whether owners may start sessions from the chat.
+
+
+REMOTE, PROJECTS = "FEISHUPERM_REMOTE", "FEISHUPERM_PROJECTS"
+
+
+def remote_settings(
+    options: Namespace, config: WantedConfig, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """What switches it on, once a person has read what that means; or off.
+
+    Raises FeishupermError where nobody can be asked, or nobody agrees.
+    """
+    if options.no_remote:
+        return {REMOTE: "off"}
+    if not (options.remote or options.projects):
+        return {}
+    require_person(environ)
+    say(
+        "Owners of the app will be able to start Claude Code in these folders, and to\n"
+        "continue sessions there, from the chat. Each start shows a card first."
+    )
+    named = options.projects or config.old.get(PROJECTS, "")
+    if not named:
+        named = input(translate("Folders, separated by colons: ")).strip()
+    folders = [os.path.realpath(os.path.expanduser(f)) for f in named.split(":") if f]
+    for folder in folders:
+        show("  " + folder)
+        if not os.path.isdir(folder):
+            raise UsageError(msg("{} is no folder", folder))
+    if not folders or ask("switch it on? [y/N] ") not in ("y", "yes"):
+        raise FeishupermError(msg("not switched on; nothing was changed"))
+    return {REMOTE: "on", PROJECTS: ":".join(folders)}
 
 
 # What an install wants: flags, environment, and what nobody said.
@@ -137,7 +173,8 @@ class WantedConfig:
 
 def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, str]:
     """Settings from flags and the environment, which the service will not have."""
-    asked = {key: environ[key] for key in BY_KEY if environ.get(key)}
+    kept = BY_KEY.keys() - {REMOTE, PROJECTS}  # which a person says at a terminal
+    asked = {key: environ[key] for key in kept if environ.get(key)}
     for flag, key in FLAGS.items():
         if getattr(options, flag):
             asked[key] = getattr(options, flag)

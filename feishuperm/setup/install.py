@@ -35,6 +35,7 @@ from feishuperm.setup.feishu_setup import (
     AppSetup,
     Questions,
     WantedConfig,
+    remote_settings,
     tell_out_of_reach,
 )
 from feishuperm.setup.status import inbox_link
@@ -109,6 +110,8 @@ class Install:
 
     def ask(self) -> None:
         """On a terminal, ask for what nothing else says."""
+        remote = remote_settings(self.options, self.config, self.environ)
+        self.config.new.update(remote)
         if self.options.rescan:
             app_id = self.config.settings().feishu_app_id
             if not app_id:

@@ -362,7 +362,8 @@ class SystemdService(Service):
     """A user unit; lives as long as the user is logged in, or for ever with linger.
 
     "Always allow" writes in project folders, so no ProtectHome.  The program is a
-    script for sh; naming sh takes paths that systemd would refuse.
+    script for sh; naming sh takes paths that systemd would refuse.  Sessions that were
+    started from the chat go on when the server ends.
     """
 
     kind = "systemd"
@@ -389,6 +390,7 @@ Description=feishuperm, answers for Claude Code from Feishu
 ExecStart=/bin/sh {_systemd_quoted(program)} {self.role}
 {places}Restart=on-failure
 RestartSec=2
+KillMode=process
 NoNewPrivileges=yes
 LimitNOFILE=65536
 
@@ -442,6 +444,7 @@ class LaunchdService(Service):
                 "EnvironmentVariables": self.places,
                 "RunAtLoad": True,
                 "KeepAlive": {"SuccessfulExit": False},
+                "AbandonProcessGroup": True,  # sessions started from the chat go on
                 "SoftResourceLimits": {"NumberOfFiles": 8192},
             }
         )

@@ -13,6 +13,7 @@ from feishuperm.lib.control import Reply, ask_server, is_listening
 from feishuperm.lib.display import one_line, pad
 from feishuperm.lib.language import spoken, translate
 from feishuperm.messages import msg, word
+from feishuperm.models.ask import last_name
 from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.services.history import seen_at
 from feishuperm.setup.service import kept_by, tries
@@ -79,6 +80,10 @@ def lines(status: Status, now: float) -> Iterator[str]:
     yield from (row(name, status[key]) for name, key in rows)
     if status.get("policy"):
         yield one_line(translate("policy: {}", translate(status["policy"])), 2000)
+    remote = status.get("remote")
+    if remote:
+        names = ", ".join(map(last_name, remote["projects"]))
+        yield row("remote", translate("on: {}", names))
     for each in channels:
         yield row("channel", standing(each["name"], each["state"], each.get("detail")))
     quiet = status.get("quiet")

@@ -1,0 +1,224 @@
+"""Claude Code's public commands, as the server runs them: to start, continue and list.
+
+    claude --bg -n NAME -- TEXT          a new session in this folder
+    claude --bg --resume ID -- TEXT      goes on with one that has ended
+    claude agents --json                 the sessions that live
+
+There is no shell in between, and what people wrote stands behind `--`, where the client
+looks for no option.  No permission mode is ever passed: a folder and a session have
+their own, which is read here.  The child has the environment of this process without
+the settings of feishuperm, which hold its secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from glob import escape, glob
+
+from feishuperm.errors import FeishupermError, FileError
+from feishuperm.lib.child import STDERR, STDOUT, Child
+from feishuperm.lib.config import claude_dir, claude_settings, home, managed_settings
+from feishuperm.lib.display import one_line
+from feishuperm.lib.files import main_folder, read_json, top_folder
+from feishuperm.messages import msg
+from feishuperm.models.fields import list_at, part_at, text_at, value_at
+
+PROGRAM = "claude"
+SECONDS = 30.0  # a start takes one or two, the first one also starts a daemon
+# Modes in which nobody is asked: none of them is ever started or continued from afar.
+BYPASSES = ("bypassPermissions", "dontAsk")
+SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+STARTED = re.compile(r"backgrounded\W+([0-9a-f]{8})\b")
+# A quotation mark inside a text of the transcript has a backslash before it.
+MODE = re.compile(rb'"permissionMode":"(\w+)"')
+FOLDER = re.compile(rb'"cwd":("(?:[^"\\]|\\.)*")')
+FIRST, MOST = 1 << 20, 8 << 20  # bytes of a transcript, from its start and its end
+# The hook of a started session finds its server by these.
+KEPT = ("FEISHUPERM_CONFIG", "PERMISSION_SOCKET_PATH")
+# Marks of the session that this process may run in.
+INSIDE = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID")
+KEYS = (
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"),
+)
+# Set by hosts that start the client in folders they do not vouch for.
+IGNORE = "CLAUDE_CODE_IGNORE_PERSISTED_TRUST"
+ACCEPTED = "hasTrustDialogAccepted"
+TOO_OLD = msg("this Claude Code is too old to start sessions: claude update")
+NO_KEY = msg(
+    "The server's environment has no API key and no login for Claude Code: it may "
+    "refuse. `feishuperm help sessions` says where to set one."
+)
+
+
+def find(environ: Mapping[str, str] = os.environ) -> str:
+    """The client's path. Raises FeishupermError."""
+    path = environ.get("PATH", os.defpath)
+    found = shutil.which(PROGRAM, path=path)
+    if not found:
+        raise FeishupermError(
+            msg("claude is not in the PATH of feishuperm's server: {}", path),
+            "feishuperm help sessions",
+        )
+    return found
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the client gets to see of ours."""
+    from feishuperm.models.settings import BY_KEY  # late: hooks ask for trust alone
+
+    own = {key for key in environ if key.startswith(("FEISHU", "GATEWAY_"))}
+    own.update(key for key, row in BY_KEY.items() if row.secret)
+    left_out = {*own, *INSIDE}.difference(KEPT)
+    return {key: environ[key] for key in environ if key not in left_out}
+
+
+def run(
+    words: Sequence[str],
+    folder: str,
+    environ: Mapping[str, str],
+    seconds: float = SECONDS,
+) -> str:
+    """What the client prints. Raises FeishupermError with its own sentence."""
+    try:
+        child = Child([find(environ), *words], b"", environment(environ), folder)
+        code = child.run(seconds)
+    except (OSError, ValueError) as error:
+        raise FeishupermError(msg("cannot run claude: {}", error)) from None
+    if code is None:
+        raise FeishupermError(msg("claude did not answer within {:g} s", seconds))
+    out, err = (child.output(n).decode(errors="replace") for n in (STDOUT, STDERR))
+    if "unknown option" in err:
+        raise FeishupermError(TOO_OLD)
+    if code:
+        said = one_line((err.strip() or out.strip() or msg("exit code {}", code)), 500)
+        raise FeishupermError(msg("Claude Code refused: {}", said))
+    return out
+
+
+def start(
+    text: str, folder: str, session: str, name: str, environ: Mapping[str, str]
+) -> str:
+    """Start a session, or go on with one; returns its short id. Raises FeishupermError.
+
+    A session that came to life meanwhile would be copied: the copy is ended.
+    """
+    how = ("--resume", session) if session else ("-n", name)
+    said = run(["--bg", *how, "--", text], folder, environ)
+    match = STARTED.search(said)
+    if match is None:
+        raise FeishupermError(TOO_OLD)
+    if session and not session.startswith(match[1]):
+        run(["stop", match[1]], folder, environ)
+        raise FeishupermError(
+            msg("the session runs elsewhere now; the copy that began was stopped")
+        )
+    return match[1]
+
+
+def living(environ: Mapping[str, str], session: str) -> str:
+    """How a session lives: `interactive` or `background`; empty: it has ended.
+
+    Raises FeishupermError.
+    """
+    try:
+        rows = json.loads(run(["agents", "--json"], home(environ), environ))
+    except ValueError:
+        raise FeishupermError(TOO_OLD) from None
+    kinds = {text_at(row, "sessionId"): text_at(row, "kind") for row in list_at(rows)}
+    return kinds.get(session, "")
+
+
+# What the client has written down.
+
+
+def transcript_of(session: str, environ: Mapping[str, str]) -> str:
+    """The path of a session's transcript; empty without one."""
+    if not SESSION_ID.fullmatch(session):
+        return ""
+    pattern = os.path.join(escape(claude_dir(environ)), "projects", "*", f"{session}.*")
+    return next((path for path in glob(pattern) if path.endswith(".jsonl")), "")
+
+
+def first_folder(transcript: str) -> str:
+    """The folder in which a session began; empty if that cannot be told."""
+    try:
+        with open(transcript, "rb") as file:
+            match = FOLDER.search(file.read(FIRST))
+        return str(json.loads(match[1])) if match else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def saved_mode(session: str, transcript: str, environ: Mapping[str, str]) -> str:
+    """The permission mode in which a session would go on; empty if nobody knows."""
+    path = os.path.join(claude_dir(environ), "jobs", session[:8], "state.json")
+    try:
+        flags = " ".join(map(str, list_at(read_json(path), "respawnFlags")))
+        if "dangerously" in flags or any(mode in flags for mode in BYPASSES):
+            return BYPASSES[0]
+        with open(transcript, "rb") as file:
+            file.seek(-min(MOST, file.seek(0, os.SEEK_END)), os.SEEK_END)
+            found = MODE.findall(file.read(MOST))
+    except (OSError, FileError):
+        return ""
+    return found[-1].decode() if found else ""
+
+
+def folder_mode(folder: str, environ: Mapping[str, str]) -> str:
+    """The permission mode in which sessions start there; empty: the client's own.
+
+    Raises FileError for settings that cannot be read.
+    """
+    mode = ""
+    for path in (*claude_settings(folder, environ).values(), *managed_settings()):
+        mode = text_at(read_json(path), "permissions", "defaultMode") or mode
+    return mode
+
+
+def has_key(environ: Mapping[str, str]) -> bool:
+    """Whether the client could log in, as far as can be seen from here."""
+    if sys.platform == "darwin" or any(environ.get(key) for key in KEYS):
+        return True  # a Mac keeps the login in its keychain
+    folder = claude_dir(environ)
+    try:
+        settings = read_json(os.path.join(folder, "settings.json"))
+    except FileError:
+        return False
+    given = part_at(settings, "env")
+    return (
+        os.path.exists(os.path.join(folder, ".credentials.json"))
+        or bool(value_at(settings, "apiKeyHelper"))
+        or any(given.get(key) for key in KEYS)
+    )
+
+
+def trusts(folder: str, environ: Mapping[str, str]) -> bool:
+    """Whether Claude Code's own dialog was answered with yes for this folder."""
+    base = environ.get("CLAUDE_CONFIG_DIR") or home(environ)
+    try:
+        state = read_json(os.path.join(base, ".claude.json"))
+    except FileError:
+        return False
+    if environ.get(IGNORE):
+        return False
+    places = [(place, ACCEPTED) for place in _folders_above(folder)]
+    return any(value_at(state, "projects", *place) is True for place in places)
+
+
+def _folders_above(root: str) -> Iterator[str]:
+    """The paths under which Claude Code may have recorded its answer."""
+    here = os.path.realpath(root)
+    top = top_folder(here)
+    if top:
+        yield main_folder(top)
+    while True:
+        yield here
+        if here in (top, os.path.dirname(here)):
+            return
+        here = os.path.dirname(here)
