@@ -15,7 +15,7 @@ from importlib import import_module
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.messages import message_of, msg
 from feishuperm.models.names import COMMANDS, PROGRAMS, TOPICS
-from feishuperm.wire import HOOK_PURPOSES
+from feishuperm.wire import HOOK_PURPOSES, PLUGIN
 
 HELP = ("--help", "-h", "help")
 # These leave no file behind, or are a session's, which they must not disturb.
@@ -125,7 +125,7 @@ def module_name(command: str) -> str:
 
 def run_hook(args: list[str]) -> int:
     """`hook` without the short way of the built file; see `client`."""
-    if args and not (len(args) == 1 and args[0] in HOOK_PURPOSES):
+    if args and not (len(args) == 1 and args[0] in (*HOOK_PURPOSES, PLUGIN)):
         from feishuperm.lib.arguments import ArgumentParser
 
         usage = f"feishuperm hook [{'|'.join(HOOK_PURPOSES)}] <EVENT.json"

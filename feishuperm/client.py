@@ -22,6 +22,7 @@ from feishuperm.wire import (
     HOOK_PURPOSES,
     MAX_EVENT,
     PERMISSION,
+    PLUGIN,
     TOOL_CALL,
     TOOL_RESULT,
     NoServer,
@@ -66,7 +67,7 @@ def run(environ: Environ) -> None:
     signal(SIGALRM, look_once_more)
     alarm(ACK_SECONDS)
     raw = read_all(0)
-    kind = sys.argv[-1] if sys.argv[-1] in HOOK_PURPOSES else ""
+    kind = sys.argv[-1] if sys.argv[-1] in (*HOOK_PURPOSES, PLUGIN) else ""
     # Around every tool call: nearly always there is nothing to ask for.
     is_call = kind and (is_spelled(TOOL_CALL, raw) or is_spelled(TOOL_RESULT, raw))
     if is_call and not is_marked(socket_path(environ)):

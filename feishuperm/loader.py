@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 INIT = "/__init__.py"
 HOOK_NAMES = ("feishuperm-hook", "permission-notify")
 HOOK_ARGUMENTS: tuple[list[str], ...]
-HOOK_ARGUMENTS = ([], ["next"], ["denied"], ["form"], ["session"])
+HOOK_ARGUMENTS = ([], ["next"], ["denied"], ["form"], ["session"], ["plugin"])
 SOURCES_AT = 4096  # where the archive says where its list of sources is
 BESIDE = ".code"  # the end of the name of the file beside the archive
 FACTS = 32  # bytes before the head in a file beside the archive

@@ -42,6 +42,7 @@ FLAGS = (b"", b"again", b"shown", b"held")
 DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
 SYSTEM_CONFIG = b"/etc/feishuperm/config.env"  # an administrator's, for everybody
 HOOK_PURPOSES = ("next", "denied", "form", "session")  # a hook may be for one alone
+PLUGIN = "plugin"  # the hook of Claude Code's plugin says so, see `setup.plugin`
 # Beside the socket while the server has something to say to a tool call or its result.
 MARK = b".retry"
 

@@ -256,7 +256,10 @@ def test_what_is_not_in_the_archive_is_left_to_others(
 def test_every_name_of_the_hook_is_known_everywhere() -> None:
     names = {name for name, command in PROGRAMS.items() if command == "hook"}
     assert names == set(loader.HOOK_NAMES) == set(build.HOOK_NAMES)
-    assert list(loader.HOOK_ARGUMENTS) == [[], *([kind] for kind in wire.HOOK_PURPOSES)]
+    assert list(loader.HOOK_ARGUMENTS) == [
+        [],
+        *([word] for word in (*wire.HOOK_PURPOSES, wire.PLUGIN)),
+    ]
 
 
 def test_file_that_is_no_module_is_read_from_the_archive_that_runs(

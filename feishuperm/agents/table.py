@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from feishuperm.messages import msg
+
 ENTRY, OWN_FILE = "entry", "own file"
 
 
@@ -20,12 +22,15 @@ class Registration(NamedTuple):
     """Where an agent's configuration names the hook; paths below the home folder."""
 
     program: str  # in PATH, if the agent is here
-    variable: str  # names its folder; empty: nothing does
+    variable: str  # names its folder, or what that is in: NAME/REST
     folder: str  # without that variable; it is never made
     file: str  # in that folder
     # ENTRY: an entry of Claude's form below hooks.PermissionRequest in a file that is
     # shared; OWN_FILE: a file that is feishuperm's alone.
     form: str
+    limits: str  # what cannot be done from a phone, for `doctor`
+    milliseconds_from: int = 0  # a hook's time-out is so many of them from here on
+    reviews: bool = False  # a person has to look at a new hook before it runs
 
 
 class Agent(NamedTuple):
@@ -47,21 +52,35 @@ AGENTS = {
         Agent("claude", "Claude Code"),
         Agent(
             "codex", "Codex", frozenset(("allow", "deny", *PASSES)), True,
-            Registration("codex", "CODEX_HOME", ".codex", "hooks.json", ENTRY),
+            Registration(
+                "codex", "CODEX_HOME", ".codex", "hooks.json", ENTRY,
+                msg("no dialog while a phone is asked, no “always”, no `codex exec`"),
+                reviews=True,
+            ),
         ),
         Agent(
             "qwen", "Qwen Code", frozenset(("allow", "deny", "edit", *PASSES)), True,
-            Registration("qwen", "", ".qwen", "settings.json", ENTRY),
+            Registration(
+                "qwen", "QWEN_HOME", ".qwen", "settings.json", ENTRY,
+                msg("no dialog while a phone is asked, no “always”, no questions"),
+                milliseconds_from=1000,
+            ),
         ),
         Agent(
             "copilot", "Copilot CLI",
             frozenset(("allow", "deny", "interrupt", *PASSES)), True,
-            Registration("copilot", "", ".copilot", "hooks/feishuperm.json", OWN_FILE),
+            Registration(
+                "copilot", "COPILOT_HOME", ".copilot", "hooks/feishuperm.json",
+                OWN_FILE,
+                msg("no dialog while a phone is asked, no “always”, no edit"),
+            ),
         ),
         Agent(
             "opencode", "opencode", frozenset(("allow", "always", "deny", *PASSES)),
             registration=Registration(
-                "opencode", "", ".config/opencode", "plugin/feishuperm.js", OWN_FILE
+                "opencode", "XDG_CONFIG_HOME/opencode", ".config/opencode",
+                "plugin/feishuperm.js", OWN_FILE,
+                msg("it asks only what `permission` in opencode.json names; no edit"),
             ),
         ),
     )

@@ -41,6 +41,12 @@ def handle(raw: bytes, request_id: str, reason: str, kind: str = "") -> bytes:
 
     With a `kind` the hook is there for what a person is asked by it, nothing else.
     """
+    if kind == wire.PLUGIN:
+        from feishuperm.setup.plugin import settings_ask
+
+        if settings_ask(os.environ):
+            return b""
+        kind = ""
     hook = _Hook(raw)
     if len(raw) > wire.MAX_INPUT:
         return hook.endless()

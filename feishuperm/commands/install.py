@@ -13,6 +13,7 @@ from feishuperm.lib.language import KEY
 from feishuperm.lib.program import archive_path
 from feishuperm.messages import msg
 from feishuperm.models.names import LANGUAGES
+from feishuperm.setup import agents
 from feishuperm.setup.feishu_setup import duration
 from feishuperm.setup.install import Install
 from feishuperm.setup.join import GatewayInstall
@@ -68,6 +69,10 @@ def main(args: list[str]) -> int:
 
 
 def _check(options: Namespace) -> None:
+    for word in agents.names(options.agents):
+        if word in agents.names(options.no_agents):
+            both = f"agents {word}", f"no-agents {word}"
+            raise UsageError(msg("--{} and --{} contradict each other", *both))
     for name in ("supervisor", "ask-list", "remote"):
         flag = name.replace("-", "_")
         if getattr(options, flag) and getattr(options, f"no_{flag}"):
@@ -99,6 +104,9 @@ def parser() -> ArgumentParser:
     mode = msg("make Claude Code ask: sets permissions.defaultMode")
     fewer = msg("events to unregister")
     add("--no-events", metavar="LIST", default="", help=fewer)
+    others = msg("other agents to answer too: codex, qwen, copilot, opencode")
+    add("--agents", metavar="LIST", default="", help=others)
+    add("--no-agents", metavar="LIST", default="", help=msg("agents to unregister"))
     add("--permission-mode", choices=("default",), help=mode)
     keep = msg("how to keep the server running")
     add("--service", choices=tuple(SERVICE_MANAGERS), help=keep)

@@ -37,6 +37,7 @@ COMMAND_GROUPS = {
         "doctor": msg("check every hop from hook to phone"),
         "restart": msg("restart the server; pending requests are kept"),
         "stop": msg("stop the server; pending requests return to the terminal"),
+        "plugin": msg("the folder of a Claude Code plugin that calls feishuperm"),
         "trust": msg("look at what a project would run, and trust exactly that"),
         "join": msg("let a team's gateway carry this machine's requests"),
         "leave": msg("leave the gateway that this machine has joined"),

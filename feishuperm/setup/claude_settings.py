@@ -1,4 +1,4 @@
-"""Claude Code's settings files: our hooks, values and rules in them.
+"""Settings files in Claude Code's form: our hooks, values and rules in them.
 
 A settings file belongs to its owner: it comes back byte for byte if nobody else changed
 it since, and otherwise loses exactly our own entries.  An entry is ours if it has
@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from feishuperm.agents.table import AGENTS
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.config import claude_settings
@@ -30,8 +32,9 @@ from feishuperm.models.names import (
     QUESTION_TOOL,
     SUPERVISOR_PROGRAM,
 )
+from feishuperm.models.settings import Settings
 from feishuperm.setup import steps
-from feishuperm.wire import HOOK_PURPOSES
+from feishuperm.wire import HOOK_PURPOSES, PLUGIN
 
 HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
 REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
@@ -60,9 +63,12 @@ KIND_EVENTS: dict[str, tuple[tuple[str, str, int], ...]] = {
 GUARDED = "command -v {} >/dev/null 2>&1 && {} || true"
 GUARDED_NEXT = "command -v {} >/dev/null 2>&1 || exit 0; exec {}"
 IS_GUARDED = re.compile(
-    r"command -v ([\w-]+) >/dev/null 2>&1 (?:&&|\|\| exit 0; exec)"
+    r"command -v (.+?) >/dev/null 2>&1 (?:&&|\|\| exit 0; exec)"
     r" (\1(?: \w+)?)(?: \|\| true)?"
 )
+# What a hook may be called for alone; whose agent's it is; that a plugin calls it.
+WORDS = (*HOOK_PURPOSES, *AGENTS, PLUGIN)
+EVERY_TOOL = ("", "*", ".*")  # matchers
 BACKGROUND = "asyncRewake"  # runs beside the session, and wakes it with exit code 2
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
@@ -86,6 +92,12 @@ class Hook(NamedTuple):
     matcher: str
     program: str
     entry: dict[str, Any]
+
+
+def hook_seconds(settings: Settings) -> int:
+    """How long an agent has to wait for a permission hook."""
+    wait = settings.permission_request_timeout + settings.permission_hold
+    return wait + HOOK_SLACK
 
 
 def registrations(
@@ -123,9 +135,9 @@ def registrations(
 
 
 def kind_in(command: object) -> str:
-    """The one kind that our hook command is for; empty: for everything."""
+    """The one word of `WORDS` that our hook command has; empty: for everything."""
     word = unguarded(command).rpartition(" ")[2] if isinstance(command, str) else ""
-    return word if word in HOOK_PURPOSES else ""
+    return word if word in WORDS else ""
 
 
 def guarded(program: str, kind: str = "") -> str:
@@ -172,6 +184,19 @@ def _hooks(hooks: Any) -> Iterator[Hook]:
                     yield Hook(
                         path, event, str(group.get("matcher", "")), program, entry
                     )
+
+
+def missing_program(command: str, environ: Mapping[str, str]) -> str:
+    """The program a hook command starts, if it is not there; empty if it is."""
+    words = shlex.split(unguarded(command))
+    path = environ.get("PATH", os.defpath)
+    while "=" in words[0].partition("/")[0]:
+        name, _, value = words.pop(0).partition("=")
+        path = value if name == "PATH" else path
+    named = words[0].replace("$HOME", environ.get("HOME", ""))
+    if named.startswith("~/"):
+        named = environ.get("HOME", "") + named[1:]
+    return "" if shutil.which(named, path=path) else named
 
 
 def own_hooks(text: str, own: Collection[str]) -> list[Hook]:

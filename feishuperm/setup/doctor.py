@@ -13,9 +13,9 @@ import email.utils
 import os
 import re
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm import __version__
@@ -37,12 +37,19 @@ from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import READ, check
 from feishuperm.services.quiet import quiet_hours
 from feishuperm.services.starts import mode_of, real_folder
-from feishuperm.setup import checks
+from feishuperm.setup import agents, checks, plugin
 from feishuperm.setup import claude_settings as claude
 from feishuperm.setup import service as server
 from feishuperm.setup.checks import edit
 from feishuperm.setup.status import read_gateway, settled_status
-from feishuperm.setup.steps import MAX_ARCHIVE, Manifest, digest, modified, pin_path
+from feishuperm.setup.steps import (
+    MAX_ARCHIVE,
+    Manifest,
+    digest,
+    hook_link,
+    modified,
+    pin_path,
+)
 
 INSTALL, RESTART = "feishuperm install", "feishuperm restart"
 REINSTALL = msg("./install.sh in the clone, or: curl https://HOST/install.sh | sh")
@@ -310,7 +317,10 @@ def check_hooks(here: DoctorContext) -> Iterator[Finding]:
             text = msg("{} disables all hooks", path)
             yield fail(text, edit(path, msg("remove disableAllHooks")))
     managed = yield from check_managed()
-    if not own and not managed:
+    uses_plugin = plugin.is_enabled(here.texts.values())
+    if uses_plugin:
+        yield check_plugin(here, bool(own or managed))
+    elif not own and not managed:
         text = msg("Claude Code has no PermissionRequest hook of feishuperm")
         yield fail(text, INSTALL)
     for path, hook in own:
@@ -337,6 +347,24 @@ def check_sessions(here: DoctorContext) -> Iterator[Finding]:
         yield warn(text, "feishuperm install --events session")
     elif "session" in kinds:
         yield ok(msg("sessions are followed: list, progress and stop"))
+
+
+def check_plugin(here: DoctorContext, is_idle: bool) -> Finding:
+    """Whether the plugin of Claude Code's asks; settings that ask go before it."""
+    step = plugin.step(here.manifest, hook_link(here.manifest), here.settings)
+    if step.changes() or step.kept():
+        text = msg("the files of the plugin {} are not as they should be", plugin.ID)
+        return fail(text, f"feishuperm plugin; {INSTALL}")
+    if is_idle:
+        text = msg("the plugin {} is silent: settings ask; to remove it: {}")
+        return ok(msg(text, plugin.ID, plugin.REMOVE))
+    return ok(msg("the plugin {} asks", plugin.ID))
+
+
+def check_agents(here: DoctorContext) -> Iterator[Finding]:
+    """Other agents that are here, and those that are registered."""
+    for place in agents.places(here.manifest):
+        yield from agents.findings(place, here.settings, partial(check_hook, here))
 
 
 def check_managed() -> Generator[Finding, None, bool]:
@@ -372,7 +400,7 @@ def check_hook(here: DoctorContext, path: str, hook: claude.Hook) -> Finding:
     """One entry: can it run, does it wait long enough, for every tool."""
     least = here.settings.permission_request_timeout + claude.HOOK_SLACK
     read = least + here.settings.permission_hold  # while somebody is reading
-    missing = missing_program(str(hook.entry["command"]), here.environ)
+    missing = claude.missing_program(str(hook.entry["command"]), here.environ)
     timeout = hook.entry.get("timeout", 600.0)
     if missing:
         text = msg("{} names {}, which cannot run", path, missing)
@@ -381,23 +409,10 @@ def check_hook(here: DoctorContext, path: str, hook: claude.Hook) -> Finding:
         text = msg("{}: the hook's timeout must be at least {} s", path, read)
         is_short = not isinstance(timeout, float) or timeout < least
         return Finding(FAIL if is_short else WARN, text, here.register(path))
-    if hook.matcher not in ("", "*", ".*"):
+    if hook.matcher not in claude.EVERY_TOOL:
         text = msg("{}: the hook only asks for {!r}", path, hook.matcher)
         return warn(text, edit(path))
     return ok(msg("{}, timeout {:g} s", path, timeout))
-
-
-def missing_program(command: str, environ: Mapping[str, str]) -> str:
-    """The program a hook command starts, if it is not there; empty if it is."""
-    words = shlex.split(claude.unguarded(command))
-    path = environ.get("PATH", os.defpath)
-    while "=" in words[0].partition("/")[0]:
-        name, _, value = words.pop(0).partition("=")
-        path = value if name == "PATH" else path
-    named = words[0].replace("$HOME", environ.get("HOME", ""))
-    if named.startswith("~/"):
-        named = environ.get("HOME", "") + named[1:]
-    return "" if shutil.which(named, path=path) else named
 
 
 def check_mode(here: DoctorContext) -> Iterator[Finding]:
@@ -724,6 +739,7 @@ CHECKS: dict[str, Callable[[DoctorContext], Iterator[Finding]]] = {
     "ledger": check_ledger,
     msg("claude settings"): check_settings,
     "hooks": check_hooks,
+    msg("agents"): check_agents,
     msg("permission mode"): check_mode,
     "server": check_server,
     "socket": check_socket,

@@ -13,7 +13,7 @@ import os
 import re
 import socket
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -566,9 +566,14 @@ class Questions:
         self.mode = ""  # of Claude Code, if the person wants another one
         self.waits = False  # as long as the person said
         self.wants_list = False  # of rules that make it ask in auto mode
+        self.wants_agents = False  # those that were found here
 
     def ask(
-        self, about_place: bool, about_mode: bool, about_wait: bool = False
+        self,
+        about_place: bool,
+        about_mode: bool,
+        about_wait: bool = False,
+        agents: Sequence[str] = (),
     ) -> None:
         """Ask for what nothing else says."""
         try:
@@ -581,10 +586,20 @@ class Questions:
             if about_wait:
                 self.config.new.update(ask_wait())
                 self.waits = True
+            if agents:
+                say("Found here too: {}.", ", ".join(agents))
+                answer = ask("Should their requests reach you as well? [Y/n] ")
+                self.wants_agents = answer not in ("n", "no")
             if about_mode:
                 self._ask_mode()
         except EOFError:  # Ctrl-D: no more answers
             print()
+
+    def take_wait(self) -> None:
+        """The longer wait, without a question."""
+        self.config.new.update(wait_settings(USUAL))
+        self.waits = True
+        say("A request waits 10 minutes for you (--wait TIME changes it).")
 
     def _ask_place(self) -> None:
         """Where requests go; again, until one of the ways works."""

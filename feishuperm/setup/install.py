@@ -16,16 +16,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from feishuperm import __version__
+from feishuperm.agents.table import AGENTS
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import feishu, language
-from feishuperm.lib.config import claude_settings, config_path, home
+from feishuperm.lib.config import claude_dir, claude_settings, config_path, home
 from feishuperm.lib.program import archive_path
-from feishuperm.lib.terminal import can_ask, say, warn
+from feishuperm.lib.terminal import can_ask, complain, say, warn
 from feishuperm.messages import msg, word
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.kind import KINDS
-from feishuperm.models.names import SUPERVISOR_PROGRAM
+from feishuperm.models.names import HOOK_PROGRAM, SUPERVISOR_PROGRAM
 from feishuperm.models.settings import Settings
+from feishuperm.setup import agents, plugin
 from feishuperm.setup import claude_settings as claude
 from feishuperm.setup import service as server
 from feishuperm.setup.checks import BOT_OPTIONS, send_hello
@@ -41,16 +43,17 @@ from feishuperm.setup.feishu_setup import (
 from feishuperm.setup.status import inbox_link
 from feishuperm.setup.steps import (
     ConfigStep,
+    FilesStep,
     Manifest,
     ProgramStep,
     Record,
-    SlashStep,
     Step,
     interpreter,
     modified,
     own_commands,
 )
 from feishuperm.supervisor.switch import CAP_VARIABLE, slash_commands, wanted_cap
+from feishuperm.wire import PLUGIN
 
 
 class Install:
@@ -72,6 +75,9 @@ class Install:
         self.app = AppSetup(self.config, self.manifest, options, self.command)
         self.questions = Questions(self.config, self.app, self.own_port)
         self.mode = options.permission_mode or ""
+        self.places = agents.places(self.manifest)
+        self.wanted = agents.names(options.agents)
+        self.changed: set[str] = set()  # names of steps
         self.status_after: dict[str, Any] = {}
         self.started = False  # a server, in this run
 
@@ -93,6 +99,7 @@ class Install:
         self.ask()
         steps = self.steps()
         changes = {step.name: step.changes() for step in steps}  # may refuse, in time
+        self.changed = {name for name, rows in changes.items() if rows}
         # An install that died after the scan has an app which nobody has tried.
         tries_app = self.app.is_new or (self.app.is_set and self.is_first())
         self.try_bot()
@@ -100,7 +107,10 @@ class Install:
         for rows in changes.values():
             for row in rows:
                 say("  {}", row)
-        self.conclude(any(changes.values()), service)
+        for step in steps:
+            if isinstance(step, FilesStep):
+                step.tell_kept()
+        self.conclude(bool(self.changed), service)
         if tries_app and service is not None:
             self.try_app()
         self.tell(service)
@@ -124,8 +134,27 @@ class Install:
         if named and self.is_first() and not self.config.has(language.KEY):
             self.config.new[language.KEY] = named
             say("language: English, from your locale (--lang zh changes it)")
-        self.questions.ask(*self.open_questions())
+        place, mode, wait = self.open_questions()
+        found = self.agents_to_offer()
+        if found and place and mode and wait:  # three questions are enough
+            self.questions.take_wait()
+            wait = False
+        self.questions.ask(place, mode, wait, [each.row.name for each in found])
         self.mode = self.mode or self.questions.mode
+        if self.questions.wants_agents:
+            self.wanted = [each.row.word for each in found]
+
+    def agents_to_offer(self) -> list[agents.Place]:
+        """Agents that are here, and that nobody has said anything about."""
+        options = self.options
+        if options.agents or not (options.setup or self.is_first()):
+            return []
+        gone = agents.names(options.no_agents)
+        return [
+            each
+            for each in self.places
+            if each.row.word not in gone and not each.record() and not each.absence()
+        ]
 
     def open_questions(self) -> tuple[bool, bool, bool]:
         """Whether to ask where requests go, what Claude Code asks, and how long."""
@@ -229,6 +258,15 @@ class Install:
         silent = ",".join(kind for kind in there if kind not in pushed)
         if silent:
             yield msg("add {} to FEISHUPERM_NOTIFY to get cards for them too", silent)
+        for place in self.places:
+            is_new = place.step_name in self.changed and place.row.word in self.wanted
+            if is_new and place.how.reviews:
+                yield msg(
+                    "{} will ask to review the hook when it starts: choose to trust it",
+                    place.row.name,
+                )
+        if self.uses_plugin():
+            yield msg("the plugin {} asks; nothing is registered twice", plugin.ID)
         if self.config.has_new_bot() and "webhook" not in settings.surfaces():
             yield msg("FEISHUPERM_SURFACES does not list webhook: the bot gets nothing")
 
@@ -262,12 +300,39 @@ class Install:
             steps += [self.claude_step(settings), *self.other_claude_steps()]
             if options.supervisor or options.no_supervisor:
                 texts = slash_commands(self.hook_command("feishuperm"))
-                steps.append(SlashStep(manifest, texts if options.supervisor else {}))
+                folder = os.path.join(claude_dir(self.environ), "commands")
+                files = {os.path.join(folder, x): texts[x].encode() for x in texts}
+                given = files if options.supervisor else {}
+                steps.append(FilesStep(manifest, "commands", given))
+        steps += self.agent_steps(settings)
+        if manifest.record(PLUGIN):
+            steps.append(plugin.step(manifest, self.link(HOOK_PROGRAM), settings))
         steps.append(ConfigStep(manifest, self.config.new))
         if not options.no_service:
             socket = settings.permission_socket_path
             steps.append(server.ServiceStep(manifest, self.service(), socket))
         return steps
+
+    def agent_steps(self, settings: Settings) -> Iterator[Step]:
+        """Other agents that are named, or were; nothing for one that is not here."""
+        gone, link = agents.names(self.options.no_agents), self.link(HOOK_PROGRAM)
+        exactly = bool(self.options.wait) or self.questions.waits
+        for place in self.places:
+            is_wanted, absence = place.row.word in self.wanted, place.absence()
+            if place.row.word in gone:
+                yield place.removal()
+            elif is_wanted and absence:
+                warn(absence)
+            elif is_wanted or (place.record() and os.path.isdir(place.folder)):
+                step = place.step(link, settings, exactly)
+                try:
+                    step.changes()
+                except FeishupermError as error:
+                    if is_wanted:
+                        raise
+                    complain(error)  # which must not keep an upgrade away
+                else:
+                    yield step
 
     def claude_step(self, settings: Settings) -> claude.ClaudeStep:
         options, cap = self.options, ("env", CAP_VARIABLE)
@@ -300,7 +365,16 @@ class Install:
             exactly=bool(self.options.wait) or self.questions.waits,
         )
         record = self.manifest.record(f"settings:{self.settings_path()}")
+        # The permission hook is the first.
+        rows = rows[1:] if self.uses_plugin() else rows
         return self.with_commands(rows, record, self.options.shared)
+
+    def uses_plugin(self) -> bool:
+        """Whether Claude Code's plugin asks, and its settings do not."""
+        user = claude_settings("", self.environ)["userSettings"]
+        texts = [claude.settings_text(path) for path in (user, self.settings_path())]
+        asks = any(x.event == "PermissionRequest" for x in claude.find_hooks(texts[1]))
+        return bool(self.manifest.record(PLUGIN)) and plugin.is_enabled(texts) > asks
 
     def kinds_there(self) -> list[str]:
         """The kinds that an earlier install has registered: they wait as long."""
@@ -316,7 +390,8 @@ class Install:
         own = own_commands(self.manifest.record("program"))
         for name, record in self.manifest.records.items():
             path = record.get("path", "")
-            if name != f"settings:{path}" or path == self.settings_path():
+            done = [self.settings_path(), *(place.path for place in self.places)]
+            if name != f"settings:{path}" or path in done:
                 continue
             hooks = self.with_commands(claude.written_hooks(record, own), record)
             if hooks:
@@ -331,7 +406,12 @@ class Install:
             claude.unguarded(command) != command for command in written
         )
         command = claude.guarded if shared else self.hook_command
-        return [(row, command(row.program, row.kind)) for row in rows]
+        return [
+            (row, claude.guarded(self.hook_command(row.program), row.kind))
+            if row.kind in AGENTS  # at a place that its agent no longer names
+            else (row, command(row.program, row.kind))
+            for row in rows
+        ]
 
     def service(self) -> server.Service:
         """How to keep the server running. Raises where that cannot work."""

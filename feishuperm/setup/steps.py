@@ -3,7 +3,7 @@
 Every step says what it would change, changes it, and leaves a record in the manifest;
 the record is written before the change, so that even a killed install can be undone.
 Undoing takes records, never guesses: a file that is not as we left it stays.  Steps ask
-nobody and print nothing.  Every folder is for this user alone, whatever the umask.
+nobody.  Every folder is for this user alone, whatever the umask.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import os
+import pkgutil
 import re
 import shlex
 import stat
@@ -24,10 +25,10 @@ from contextlib import suppress
 from importlib.util import MAGIC_NUMBER
 from typing import Any
 
+from feishuperm import __version__
 from feishuperm.compiled import SITE, find_modules, make_pack, mark_of
 from feishuperm.errors import FeishupermError, FileError, UsageError
 from feishuperm.lib.config import (
-    claude_dir,
     config_dir,
     config_path,
     keys_of,
@@ -42,6 +43,7 @@ from feishuperm.lib.files import (
     read_json,
     write_atomic,
 )
+from feishuperm.lib.terminal import complain
 from feishuperm.loader import BESIDE, open_beside
 from feishuperm.messages import msg
 from feishuperm.models.fields import part_at
@@ -152,9 +154,16 @@ class Manifest:
 
     def save(self, name: str, record: Record) -> None:
         """Keep a record, before the change it speaks of."""
-        if self.records.get(name) == record:
-            return
-        self.records[name] = record
+        if self.records.get(name) != record:
+            self.records[name] = record
+            self._write()
+
+    def forget(self, name: str) -> None:
+        """Drop a record, after its change was undone."""
+        if self.records.pop(name, None) is not None:
+            self._write()
+
+    def _write(self) -> None:
         text = json.dumps(self.records, indent=2)  # ASCII: a path may be no UTF-8
         write_atomic(self.path, text.encode(), 0o600)
 
@@ -332,6 +341,12 @@ def own_commands(record: Record) -> list[str]:
     return [shlex.quote(x) for x in links if os.path.basename(x) in own]
 
 
+def hook_link(manifest: Manifest) -> str:
+    """The installed hook, empty without one."""
+    links = manifest.record("program").get("links", [])
+    return next((x for x in links if os.path.basename(x) == HOOK_PROGRAM), "")
+
+
 def pin_path(environ: Mapping[str, str]) -> str:
     """The file the archive reads the interpreter from."""
     return os.path.join(config_dir(environ), "python")
@@ -365,62 +380,88 @@ def _leads(path: str, target: str) -> bool:
     return os.path.islink(path) and os.readlink(path) == target
 
 
-# Slash commands beside Claude Code's settings.
+# Files that are feishuperm's alone, in folders of other programs.
 
 
-class SlashStep(Step):
-    """The files of slash commands: writes those that nobody else has written.
+class FilesStep(Step):
+    """Writes those files that nobody else has written or changed.
 
-    Without `texts` it removes those that nobody has changed.
+    Without `files` it removes those that nobody has changed.
     """
 
-    name = "commands"
-
-    def __init__(self, manifest: Manifest, texts: Mapping[str, str]) -> None:
+    def __init__(
+        self, manifest: Manifest, name: str, files: Mapping[str, bytes]
+    ) -> None:
+        self.name = name
         super().__init__(manifest)
-        self.folder = os.path.join(claude_dir(manifest.environ), "commands")
-        self.files = {
-            os.path.join(self.folder, name): text.encode()
-            for name, text in texts.items()
-        }
+        self.files = files
 
     def changes(self) -> list[str]:
         if not self.files:
             return [msg("remove {}", path) for path in self.record if path[0] == "/"]
+        for path in self._wanted():
+            check_writable(path)
         return [msg("write {}", path) for path in self._wanted()]
 
+    def kept(self) -> list[str]:
+        """Files that somebody else has written or changed."""
+        olds = {path: read_bytes(path) for path in self.files}
+        return [
+            path
+            for path, old in olds.items()
+            if old not in (None, self.files[path])
+            and self.record.get(path) != digest(old or b"")
+        ]
+
+    def tell_kept(self) -> None:
+        """Say which files stay as they are."""
+        for path in self.kept():
+            text = msg("{} is kept: somebody else wrote or changed it", path)
+            hint = msg("to have feishuperm's: remove it, and run this again")
+            complain(FeishupermError(text, hint))
+
     def _wanted(self) -> list[str]:
-        """The files to write: absent, or our own old ones."""
-        wanted = []
-        for path, data in self.files.items():
-            old = read_bytes(path)
-            is_ours = old is not None and self.record.get(path) == digest(old)
-            if old is None or (is_ours and old != data):
-                wanted.append(path)
-        return wanted
+        kept = self.kept()
+        rows = self.files.items()
+        return [path for path, x in rows if path not in kept and read_bytes(path) != x]
 
     def apply(self) -> None:
-        if self.record and not self.files:
-            undo_slash(self.record)
-            self.manifest.save(self.name, {})
+        if not self.files:
+            undo_files(self.record)
+            self.manifest.forget(self.name)
         wanted = self._wanted()
         if wanted:
             new = {path: digest(self.files[path]) for path in wanted}
-            self.save([self.folder], {**self.record, **new})
+            self.save([*map(os.path.dirname, wanted)], {**self.record, **new})
         for path in wanted:
             write_atomic(path, self.files[path])
 
 
-def undo_slash(record: Record) -> list[str]:
-    """Remove the slash commands nobody has changed."""
-    removed = []
+def own_file(name: str, calls: str, seconds: int) -> bytes:
+    """A file of the package that is to call the hook, and wait for it so long."""
+    values: tuple[tuple[str, object], ...] = (
+        (HOOK_PROGRAM, calls),
+        ("SECONDS", seconds),
+        ("VERSION", __version__),
+    )
+    data = pkgutil.get_data("feishuperm", name) or b""
+    for old, new in values:
+        data = data.replace(b'"%s"' % old.encode(), json.dumps(new).encode(), 1)
+    return data
+
+
+def undo_files(record: Record) -> list[str]:
+    """Remove the files nobody has changed; what was done."""
+    rows = []
     for path, written in record.items():
         data = read_bytes(path) if path.startswith("/") else None
         if data is not None and digest(data) == written:
             remove_file(path)
-            removed.append(msg("removed {}", path))
+            rows.append(msg("removed {}", path))
+        elif data is not None:
+            rows.append(msg("kept {}: it was changed by somebody", path))
     remove_folders(record.get("folders", []))
-    return removed
+    return rows
 
 
 # config.env, edited in place: comments, order and other keys stay, and the file is

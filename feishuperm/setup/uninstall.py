@@ -19,7 +19,7 @@ from feishuperm.services import history
 from feishuperm.services.history import Standing
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.rule_writer import RuleWriter
-from feishuperm.setup import steps
+from feishuperm.setup import agents, plugin, steps
 from feishuperm.setup.claude_settings import undo_claude
 from feishuperm.setup.join import undo_gateway
 from feishuperm.setup.service import undo_service
@@ -32,7 +32,9 @@ def rehearse(manifest: steps.Manifest, purge: bool) -> None:
     for name, record in manifest.records.items():
         if name != "state" and (name != "config" or purge):
             place = record.get("path") or record.get("archive") or record.get("kind")
-            say("would undo {}: {}", name.partition(":")[0], place or msg("its files"))
+            files = ", ".join(path for path in record if path[0] == "/")
+            place = place or files or msg("its files")
+            say("would undo {}: {}", name.partition(":")[0], place)
     if not manifest.records:
         say("nothing is installed")
 
@@ -53,10 +55,11 @@ def undo(manifest: steps.Manifest, purge: bool, environ: Mapping[str, str]) -> b
     if not manifest.records:
         say("nothing is installed")
     good = True
+    records = {**manifest.records, **agents.imported(manifest)}
     for kind, undo_record in order(manifest, purge, environ):
         if not good and kind == "program":
             break
-        for name, record in manifest.records.items():
+        for name, record in records.items():
             if name.partition(":")[0] != kind:
                 continue
             try:
@@ -80,7 +83,9 @@ def order(
     return [
         ("service", lambda record: undo_service(record, environ)),
         ("gateway", undo_gateway),
-        ("commands", steps.undo_slash),  # in a folder that `settings` may have made
+        ("commands", steps.undo_files),  # in a folder that `settings` may have made
+        ("files", steps.undo_files),
+        ("plugin", lambda record: plugin.undo(record, environ)),
         ("settings", lambda record: undo_claude({"commands": own, **record})),
         ("config", steps.purge_config if purge else lambda record: []),
         ("program", steps.undo_program),

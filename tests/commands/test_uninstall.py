@@ -47,7 +47,7 @@ def test_what_an_install_has_left_meanwhile_is_undone_too(
     monkeypatch.setattr(uninstall, "locked", after_an_install)
     undone: list[str] = []
     monkeypatch.setattr(
-        "feishuperm.setup.steps.undo_slash",
+        "feishuperm.setup.steps.undo_files",
         lambda record: undone.append(record["path"]) or [],
     )
     assert uninstall.main([]) == 0

@@ -21,7 +21,7 @@ from feishuperm.setup.claude_settings import (
     registrations,
     undo_claude,
 )
-from feishuperm.setup.steps import Manifest, SlashStep, undo_slash
+from feishuperm.setup.steps import FilesStep, Manifest, undo_files
 from tests.setup.conftest import run
 from tests.tables import full
 
@@ -411,22 +411,22 @@ def test_killed_uninstall_leaves_the_old_or_the_new_file(
     assert 1 < calls < 49
 
 
-# Slash commands.
+# Files of ours alone.
 
 
-def test_slash_command_that_somebody_changed_stays(environ: dict[str, str]) -> None:
+def test_own_file_that_somebody_changed_stays(environ: dict[str, str]) -> None:
     manifest = Manifest(environ)
-    texts = {"a.md": "one\n", "b.md": "two\n"}
-    run(SlashStep(manifest, texts))
     folder = Path(environ["HOME"], ".claude/commands")
+    files = {str(folder / "a.md"): b"one\n", str(folder / "b.md"): b"two\n"}
+    run(FilesStep(manifest, "commands", files))
     (folder / "b.md").write_text("mine")
-    undo_slash(manifest.records["commands"])
+    said = undo_files(manifest.records["commands"])
     assert [path.name for path in folder.iterdir()] == ["b.md"]
+    assert [row.partition(" ")[0] for row in said] == ["removed", "kept"]
 
 
-def test_slash_command_of_another_is_not_replaced(environ: dict[str, str]) -> None:
-    folder = Path(environ["HOME"], ".claude/commands")
-    folder.mkdir(parents=True)
-    (folder / "a.md").write_text("theirs")
-    step = SlashStep(Manifest(environ), {"a.md": "ours"})
-    assert step.changes() == []
+def test_file_of_another_is_not_replaced_and_said(environ: dict[str, str]) -> None:
+    path = Path(environ["HOME"], "a.md")
+    path.write_text("theirs")
+    step = FilesStep(Manifest(environ), "commands", {str(path): b"ours"})
+    assert (step.changes(), step.kept()) == ([], [str(path)])

@@ -322,7 +322,7 @@ def test_next_waits_in_the_background_beside_any_other_entry() -> None:
 
 def test_every_kind_of_a_hook_has_entries() -> None:
     assert set(KIND_EVENTS) == set(wire.HOOK_PURPOSES) <= {*KINDS, "session"}
-    assert [[kind] for kind in wire.HOOK_PURPOSES] == list(loader.HOOK_ARGUMENTS[1:])
+    assert all([kind] in loader.HOOK_ARGUMENTS for kind in wire.HOOK_PURPOSES)
 
 
 @pytest.mark.parametrize(
