@@ -1,4 +1,4 @@
-"""What stands around a channel in its tests: the approvals, and the notifier."""
+"""What stands around a channel in its tests: approvals, sessions, the notifier."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from feishuperm.channels.base import Announcement
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
+from feishuperm.models.ask import Answer, Ask, Block, Outcome, Receipt
+from feishuperm.models.panel import Asker, Button, Panel, Row, Told
 
 
 class FakeApprovals:
@@ -87,3 +88,49 @@ class FakeReports:
 
     def announcement(self, id: str, until: float, **more: Any) -> Announcement:
         return Announcement(id, "test", until, self, **more)
+
+
+# Sessions.
+
+SESSION = "1a2b3c4d-0000-0000-0000-000000000000"
+PROGRESS = f"progress:{SESSION}"
+
+
+def progress(said: str = "one", **parts: Any) -> Panel:
+    return Panel(
+        PROGRESS, "zh", "进展", "修复登录 · shop", rows=(Row(Block("text", "", said)),),
+        buttons=(Button("stop", "停止", "stop"),), session=SESSION,
+    )._replace(**parts)  # fmt: skip
+
+
+LISTED = Row(Block("text", "", "修复登录"), "shop · 3 分钟", (
+    Button("open", "进展", panel=PROGRESS),))  # fmt: skip
+LIST = Panel("sessions", "zh", "会话", "1 个", rows=(LISTED,),
+             buttons=(Button("refresh", "刷新"),))  # fmt: skip
+
+
+class FakeSessions:
+    """Answers what a test says, at once or when it says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.askers: list[Asker] = []
+        self.told = Told(panel=progress())
+        self.waits = False
+        self.waiting: list[Callable[[Told], object]] = []
+
+    def command(self, name: str, words: str, asker: Asker, then: Any) -> None:
+        self._asked((name, words), asker, then)
+
+    def press(
+        self, panel: str, action: str, words: str, asker: Asker, then: Any
+    ) -> None:
+        self._asked((panel, action, words), asker, then)
+
+    def _asked(self, asked: tuple[str, ...], asker: Asker, then: Any) -> None:
+        self.asked.append(asked)
+        self.askers.append(asker)
+        if self.waits:
+            self.waiting.append(then)
+        else:
+            then(self.told)

@@ -19,6 +19,7 @@ and each has one change under way at most: what comes meanwhile is drawn afterwa
 
 from __future__ import annotations
 
+import json
 import math
 import secrets
 from collections.abc import Callable, Coroutine
@@ -31,10 +32,12 @@ from feishuperm.app.cards import (
     BUDGET,
     FOLD,
     OPENS,
+    PREVIEW,
     field_input,
     folded_block,
     open_button,
 )
+from feishuperm.app.store import Shown, below
 from feishuperm.app.taps import is_nonce, toast
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.feishu import (
@@ -61,6 +64,7 @@ from feishuperm.models.ask import (
     Field,
     Notice,
     shorten_block,
+    to_plain,
 )
 from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.names import NOT_AS_SHOWN
@@ -80,33 +84,26 @@ COLOURS = {OPEN: "blue", GOOD: "green", OVER: "grey"}  # of a header, by its loo
 WORDS = "words"  # the field of a panel
 MOST_ROWS, MOST_ELEMENTS = 40, 195  # Feishu takes 200 elements
 ABREAST = 3  # buttons beside each other
-CONFIRM = 600  # characters of what has to be agreed to
+NOTE, CONFIRM = 300, 600  # characters of a small line, of what has to be agreed to
 EVERY = 5.0  # seconds between two changes of a panel
 LIMITS = ((10, 1.0), (300, 60.0))  # of all panels: most of an app's is for requests
 CHANGE_SECONDS = 10.0  # for a change to leave; a newer one follows
 ANSWER_SECONDS = 2.5  # of the three that Feishu gives
 REFUSALS = 3  # in a row, then a panel is left as it is
 MOST_LOOKS = 500
-MOST_SHOWN = 200  # messages that are remembered, of one place
+MOST_OPEN = 20  # panels of one place
+ASKED_SECONDS = 3600.0  # in which a panel may change that nobody asked for again
+MOST_CARRIED = 40_000  # characters of a panel on its way to a gateway
 MOST_WORDS = 10_000  # characters behind a command
 MOST_SAID = 2_000
 REPLACED = msg("A newer card shows this")
+TOO_MANY = msg("Too many newer cards are open")
 STOPPED = msg("The server stopped; send the command again for a new card")
 WORKING = msg("On its way: the card follows")
 TOO_LONG = msg("That is too long: write at most {count} characters")
 
 Then = Callable[[Told], object]
 Answered = dict[str, Any]  # what a press is answered with
-
-
-class Shown(NamedTuple):
-    """A message about a session: a panel, or a card that may be replied to."""
-
-    key: str = ""  # the nonce of a panel; of another card the id of its message
-    message_id: str = ""  # empty until Feishu has told it
-    panel: str = ""  # its id, while it has buttons
-    who: str = ""  # who has it
-    session: str = ""
 
 
 class Shelf(Protocol):
@@ -161,6 +158,8 @@ def read_press(event: dict[str, Any]) -> Press | None:
 
 def panel_card(panel: Panel, nonce: str, machine: str = "") -> Card:
     """A panel with as many rows, and as much of each, as a card holds."""
+    rows = (row._replace(block=_seen(row.block)) for row in panel.rows)
+    panel = panel._replace(rows=tuple(rows))
     count = min(len(panel.rows), MOST_ROWS)
     while count and _size(_panel_card(panel, nonce, machine, count, 1)) > MOST_ELEMENTS:
         count -= 1
@@ -177,18 +176,24 @@ def _panel_card(panel: Panel, nonce: str, machine: str, count: int, limit: int) 
     elements: list[Element] = []
     for row in panel.rows[:count]:
         elements += _row(row, draw, panel.language, limit)
-    left_out = len(panel.rows) - count
+    left_out = panel.cut + len(panel.rows) - count
     more = text(panel.language, "{count} more", count=left_out) if left_out else ""
-    elements += [*notes(more), *_below(panel, draw), *notes(panel.note)]
+    elements += [*notes(more), *_below(panel, draw), *notes(one_line(panel.note, NOTE))]
     headline = one_line(panel.headline)
-    return card_frame(panel.title, headline, COLOURS[panel.look], headline, elements)
+    return card_frame(
+        panel.title,
+        headline,
+        COLOURS.get(panel.look, COLOURS[OVER]),
+        headline,
+        elements,
+    )
 
 
 def _row(row: Row, draw: _Buttons, language: str, limit: int) -> list[Element]:
     """Its text, and its buttons: one beside it, several below."""
-    block = shorten_block(_seen(row.block), limit)
+    block = shorten_block(row.block, limit)
     shown = folded_block(block, language) if block.text else []
-    shown += notes(row.note)
+    shown += notes(one_line(row.note, NOTE))
     if len(row.buttons) == 1 and shown:
         beside = columns([shown, [draw.button(row.buttons[0])]])
         beside["columns"][0]["weight"] = 3
@@ -239,6 +244,18 @@ class _Buttons:
             words = plain(one_line(button.confirm, CONFIRM))
             drawn["confirm"] = {"title": title, "text": words}
         return drawn
+
+
+def carried(panel: Panel) -> Panel:
+    """A panel as a gateway is given it: no more than a card could hold."""
+    kept, cut = panel.rows[:MOST_ROWS], len(panel.rows[MOST_ROWS:])
+    for limit in (FOLD * 4, FOLD, PREVIEW, LABEL):
+        rows = (r._replace(block=shorten_block(r.block, limit)) for r in kept)
+        short = panel._replace(rows=tuple(rows), cut=panel.cut + cut)
+        if len(json.dumps(to_plain(short))) <= MOST_CARRIED:
+            return short
+    title = one_line(panel.title)
+    return Panel(panel.id, panel.language, title, cut=panel.cut + len(panel.rows))
 
 
 def notice_card(notice: Notice, language: str, machine: str = "") -> Card:
@@ -294,6 +311,7 @@ class PanelCards:
         limit: Limit,
         later: Later,
         clock: Callable[[], float],
+        wall: Callable[[], float],
         say: Callable[..., str],
     ) -> None:
         self._shelf = shelf
@@ -302,7 +320,7 @@ class PanelCards:
         self._tell = tell  # words below a message
         self._limit = limit
         self._later = later
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._say = say
         self._looks: dict[str, Look] = {}  # by key, of what was shown from here
 
@@ -310,13 +328,17 @@ class PanelCards:
 
     def show(self, place: str, who: str, panel: Panel) -> None:
         """A new message for one person; the one before it freezes."""
-        self._go(self._show(place, who, panel))
+        self.go(self._show(place, who, panel))
 
     async def _show(self, place: str, who: str, panel: Panel) -> None:
-        for old in await self._shelf.shown(place):
-            if old.panel == panel.id and old.who == who:
-                self._freeze(place, old, REPLACED)
-        row = Shown(secrets.token_urlsafe(12), "", panel.id, who, panel.session)
+        out = [row for row in await self._shelf.shown(place) if row.panel]
+        for old in out:
+            is_same = old.panel == panel.id and old.who == who
+            if is_same or old in out[: 1 - MOST_OPEN]:
+                self._freeze(place, old, REPLACED if is_same else TOO_MANY)
+        key, session = secrets.token_urlsafe(12), panel.session
+        now, title = self._wall(), one_line(panel.title)
+        row = Shown(key, "", panel.id, title, who, session, now)
         look = self._looks[row.key] = Look(panel)
         while len(self._looks) > MOST_LOOKS:
             del self._looks[next(iter(self._looks))]
@@ -334,13 +356,11 @@ class PanelCards:
         look.drawn, look.changed_at = panel, self._clock()
         await self._go_on(place, row, look)
 
-    def change(self, place: str, panel: Panel) -> None:
+    async def change(self, place: str, panel: Panel) -> None:
         """A panel looks different now, wherever it is shown."""
-        self._go(self._changed(place, panel))
-
-    async def _changed(self, place: str, panel: Panel) -> None:
         for row in await self._shelf.shown(place):
-            if row.panel == panel.id:
+            is_asked_for = self._wall() - row.since <= ASKED_SECONDS
+            if row.panel == panel.id and is_asked_for:
                 look = self._look(row, panel)
                 look.panel = panel
                 self._schedule(place, row, look)
@@ -353,22 +373,19 @@ class PanelCards:
             look.is_busy = not row.message_id
         return look
 
-    def freeze(self, place: str, why: str) -> None:
+    async def freeze(self, place: str, why: str) -> None:
         """Nothing will change any more: every panel says so, now."""
-        self._go(self._freeze_all(place, why))
-
-    async def _freeze_all(self, place: str, why: str) -> None:
         for row in await self._shelf.shown(place):
-            self._freeze(place, row, why)
+            if row.panel:
+                self._freeze(place, row, why)
 
     def _freeze(self, place: str, row: Shown, why: str) -> None:
-        look = self._looks.get(row.key)
-        if look is None or not row.panel:
-            return
+        """What it showed stays, as far as that is known here."""
+        look = self._look(row, Panel(row.panel, title=row.title, session=row.session))
         if not has_ended(look.panel):
             look.panel = look.panel.frozen(self._say(why))
         look.changed_at = look.held_until = -math.inf
-        self._go(self._redraw(place, row, look))
+        self.go(self._redraw(place, row, look))
 
     def _schedule(self, place: str, row: Shown, look: Look) -> None:
         if look.is_timed or look.is_busy or look.panel == look.drawn:
@@ -386,7 +403,7 @@ class PanelCards:
         if self._wait(look) > 0:
             self._schedule(place, row, look)
         else:
-            self._go(self._redraw(place, row, look))
+            self.go(self._redraw(place, row, look))
 
     async def _redraw(self, place: str, row: Shown, look: Look) -> None:
         if look.is_busy or look.panel == look.drawn:
@@ -423,14 +440,17 @@ class PanelCards:
     def link(self, place: str, message_id: str, session: str) -> None:
         """Replies below this message are about a session."""
         if message_id and session:
-            row = Shown(message_id, message_id, session=session)
-            self._go(self._shelf.put_shown(place, row))
+            self.go(
+                self._shelf.put_shown(place, below(message_id, session, self._wall()))
+            )
 
     async def session_of(self, place: str, message: dict[str, Any]) -> str:
         """The session of the card that a text is a reply to; empty: none is known."""
-        ids = [text_at(message, key) for key in ("parent_id", "root_id")]
-        rows = {row.message_id: row.session for row in await self._shelf.shown(place)}
-        return next((rows[id] for id in ids if id and rows.get(id)), "")
+        above = (text_at(message, key) for key in ("parent_id", "root_id"))
+        ids = [*filter(None, above)]
+        rows = await self._shelf.shown(place) if ids else []
+        found = {row.message_id: row.session for row in rows}
+        return next((found[id] for id in ids if found.get(id)), "")
 
     # In.
 
@@ -464,6 +484,9 @@ class PanelCards:
         is_bare = press.action == OPENS and not text_at(press.value, "nonce")
         if row is None and not is_bare and any(_is_about(row, press) for row in rows):
             return toast(ERROR, self._say(NOT_AS_SHOWN))
+        if row is not None:
+            row = row._replace(since=self._wall())
+            await self._shelf.put_shown(place, row)
         look = self._looks.get(row.key) if row else None
         if look is not None:  # a change that overtakes the answer would be undone
             look.held_until = self._clock() + ANSWER_SECONDS + AFTER_ANSWER
@@ -510,7 +533,7 @@ class PanelCards:
         look.panel, look.held_until = panel, self._clock() + AFTER_ANSWER
         self._schedule(place, row, look)
 
-    def _go(self, steps: Coroutine[Any, None, object]) -> None:
+    def go(self, steps: Coroutine[Any, None, object]) -> None:
         run(steps, _report)
 
 

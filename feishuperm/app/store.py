@@ -10,6 +10,7 @@ from feishuperm.lib.files import locked
 from feishuperm.messages import msg
 from feishuperm.models.ask import Ask
 
+MOST_SHOWN = 200  # messages about sessions that are remembered, of one machine
 LOCK_SECONDS = 3.0  # for the server before this one to end
 
 
@@ -40,3 +41,20 @@ class OpenCard(NamedTuple):
     machine: str = ""  # whose request it is, through a gateway
     owner: str = ""  # of that machine
     shared: bool = False  # a row of a card of many, see `bursts`
+
+
+class Shown(NamedTuple):
+    """A message about a session: a panel, or a card that may be replied to."""
+
+    key: str = ""  # the nonce of a panel; of another card the id of its message
+    message_id: str = ""  # empty until Feishu has told it
+    panel: str = ""  # its id, while it has buttons
+    title: str = ""  # of that panel
+    who: str = ""  # who has it
+    session: str = ""
+    since: float = 0.0  # wall clock: when somebody last asked for it
+
+
+def below(message_id: str, session: str, now: float) -> Shown:
+    """A card below which a reply is about a session."""
+    return Shown(message_id, message_id, session=session, since=now)

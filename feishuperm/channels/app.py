@@ -53,15 +53,13 @@ from feishuperm.app.cards import (
 from feishuperm.app.health import Connection, Health
 from feishuperm.app.panels import (
     LIMITS,
-    MOST_SHOWN,
     STOPPED,
     PanelCards,
     Press,
-    Shown,
     notice_card,
     read_press,
 )
-from feishuperm.app.store import OpenCard
+from feishuperm.app.store import MOST_SHOWN, OpenCard, Shown
 from feishuperm.app.taps import (
     is_changed,
     is_nonce,
@@ -179,6 +177,7 @@ class CardStore:
         return list(self._shown.values())
 
     async def put_shown(self, place: str, row: Shown) -> None:
+        self._shown.pop(row.key, None)
         keep_last(self._shown, row.key, row, MOST_SHOWN)
         self._write_shown()
 
@@ -297,7 +296,7 @@ class AppChannel(Channel):
         self._pace = Pace(clock)
         self._panels = PanelCards(
             store, self._post, self._redraw, self._tell, RateLimit(LIMITS),
-            later, clock, self.say,
+            later, clock, wall, self.say,
         )  # fmt: skip
 
     # The interface of a channel.
@@ -361,10 +360,10 @@ class AppChannel(Channel):
         self._cards.add(Job(call, self._clock() + NOTICE_SECONDS, False, done))
 
     def change(self, panel: Panel) -> None:
-        self._panels.change("", panel)
+        self._panels.go(self._panels.change("", panel))
 
     def stopping(self) -> None:
-        self._panels.freeze("", STOPPED)
+        self._panels.go(self._panels.freeze("", STOPPED))
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Show a request, or leave it to another channel while no tap can arrive."""

@@ -30,6 +30,7 @@ from typing import Any, Protocol
 
 from feishuperm.app.api import Connect, open_websocket
 from feishuperm.app.cards import HOLD
+from feishuperm.app.panels import MOST_WORDS, carried
 from feishuperm.channels.base import (
     Announcement,
     ApprovalsPort,
@@ -59,14 +60,17 @@ from feishuperm.models.ask import (
 )
 from feishuperm.models.fields import list_at
 from feishuperm.models.kind import KINDS
-from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED
+from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED, SESSION_COMMANDS
+from feishuperm.models.panel import Asker, Panel, Told
 from feishuperm.models.settings import url_host
 from feishuperm.protocol.machine import (
     CAN,
     EXTEND,
     HEADLINE,
     LOGIN,
+    PANELS,
     PATH,
+    PRESS,
     PROTOCOLS,
     ROTATE,
     TAP,
@@ -115,7 +119,8 @@ REMEMBERED = 1000  # taps, to answer the same to the same
 MOST_MUTED = 7 * 86400.0  # seconds, as long as the chat can say
 MAX_LINES, MAX_LINE = 50, 1_000  # of what a command is told
 UNKNOWN = Receipt(statuses.UNKNOWN)
-COMMANDS = ("status", "passes", "revoke", "undo")
+COMMANDS = ("status", "passes", "revoke", "undo", PRESS, *SESSION_COMMANDS)
+MOST_UNTOLD = 50  # panels that changed while the gateway was away
 
 
 class Pending:
@@ -187,6 +192,7 @@ class GatewayChannel(Channel):
         self._muted_until = 0.0  # by our clock
         # Ended requests whose cards may have more to tell, and whether it is due.
         self._records: dict[str, bool] = {}
+        self._untold: dict[str, Panel] = {}  # as they look now, by id
         self._started = clock()
         self._receipts: dict[str, Receipt | None] = {}  # by tap
         self._line = connect(self._received, self._changed)
@@ -324,6 +330,13 @@ class GatewayChannel(Channel):
             short = notice._replace(text=notice.text[:CUT_BLOCK])
             self._line.send("notice", notice=to_plain(short))
 
+    def change(self, panel: Panel) -> None:
+        """The gateway hears of it now, or when it is back."""
+        if self._stage != IN:
+            keep_last(self._untold, panel.id, panel, MOST_UNTOLD)
+        elif PANELS in self._can:
+            self._line.send("panel", panel=to_plain(carried(panel)))
+
     # The connection.
 
     def _changed(self, up: bool, detail: str) -> None:
@@ -409,6 +422,8 @@ class GatewayChannel(Channel):
             outcome = self._approvals.outcome(id)
             if outcome is not None:
                 self.update(outcome)  # it became known while the gateway was away
+        while self._untold:
+            self.change(self._untold.pop(next(iter(self._untold))))
         self._later(max(0.0, self._young()), self._settle_lost)
 
     def _told_time(self, message: dict[str, Any]) -> None:
@@ -558,6 +573,9 @@ class GatewayChannel(Channel):
 
     def _obey(self, tap: str, answer: Answer) -> Receipt | None:
         """A command of the owner's; one that only ends rights is always obeyed."""
+        if answer.action == PRESS or answer.action in SESSION_COMMANDS:
+            self._ask_sessions(tap, answer)
+            return None
         if answer.action == "status":
             rows = self._approvals.status()
             return _told(words or title for title, words in rows)
@@ -575,6 +593,30 @@ class GatewayChannel(Channel):
 
         self._approvals.undo_last(answer.who, then)
         return None
+
+    def _ask_sessions(self, tap: str, answer: Answer) -> None:
+        """What sessions do; what a gateway may do to them, their service judges."""
+        given = {name: "".join(value) for name, value in answer.values.items()}
+        words, panel = given.get("words", "")[:MOST_WORDS], given.get("panel", "")
+        asker = Asker(answer.who, "gateway", self.name)
+
+        def then(told: Told) -> None:
+            said = text(self._language, told.said) if told.said else ""
+            plain = to_plain(told._replace(said=said, panel=carried(told.panel)))
+            lines = (json.dumps(plain),)
+            self._tell_receipt(tap, Receipt(statuses.TOLD, Outcome(lines=lines)))
+            self._later(LATE_SECONDS, forget)
+
+        def forget() -> None:
+            """A panel is large; by now no tap counts that comes again."""
+            if tap in self._receipts:
+                self._receipts[tap] = None
+
+        if answer.action == PRESS:
+            press = given.get(PRESS, "")
+            self._sessions.press(panel, press, words, asker, then)
+        else:
+            self._sessions.command(answer.action, words, asker, then)
 
     def _refuse(self, key: str, **values: object) -> Receipt:
         return Receipt(statuses.REFUSED, error=text(self._language, key, **values))

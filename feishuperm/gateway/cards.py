@@ -41,7 +41,7 @@ from feishuperm.app.cards import (
     settled_card,
 )
 from feishuperm.app.health import name_of
-from feishuperm.app.store import OpenCard
+from feishuperm.app.store import OpenCard, below
 from feishuperm.app.taps import is_nonce
 from feishuperm.channels.base import gone
 from feishuperm.channels.outbox import (
@@ -505,6 +505,9 @@ class Cards:
         sent = await self._store.card(machine, id)
         if sent is not None and sent.message_id:
             await self._store.put_record(sent)
+        if sent is not None and sent.message_id and sent.ask.session:
+            about = below(sent.message_id, sent.ask.session, self._wall())
+            await self._store.put_shown(machine, about)
         return sent
 
     async def update(self, machine: str, outcome: Outcome, who: str = "") -> None:
@@ -541,11 +544,22 @@ class Cards:
 
     # Other messages.
 
-    def send(self, receiver: str, card: dict[str, Any]) -> None:
-        """A card of the gateway's own."""
-        call = partial(self.api.send, receiver, card, secrets.token_urlsafe(12))
+    def send(
+        self, receiver: str, card: dict[str, Any], key: str = ""
+    ) -> Promise[Result]:
+        """A card of the gateway's own; the same key within an hour is one message."""
+        left, uuid = Promise[Result](), key or secrets.token_urlsafe(12)
+        call = partial(self.api.send, receiver, card, uuid)
         until = self._clock() + CHANGE_SECONDS
-        self._cards.add(Job(call, until, True, lane=receiver))
+        self._cards.add(Job(call, until, True, left.resolve, lane=receiver))
+        return left
+
+    def redraw(
+        self, message_id: str, card: dict[str, Any], seconds: float
+    ) -> Promise[Result]:
+        """A change that nobody waits for."""
+        call = partial(self.api.update, message_id, card)
+        return self._change(message_id, call, seconds, False)
 
     def name_of(self, who: str) -> Promise[str]:
         """A person's name in the directory; empty if that takes too long."""
@@ -570,11 +584,15 @@ class Cards:
         self._change(message_id, call, seconds)
 
     def _change(
-        self, message_id: str, call: Callable[[], Result], seconds: float
+        self,
+        message_id: str,
+        call: Callable[[], Result],
+        seconds: float,
+        waited_for: bool = True,
     ) -> Promise[Result]:
         """Queue what changes a message, or stands below it."""
         until, done = self._clock() + seconds, Promise[Result]()
-        job = Job(call, until, True, done.resolve, lane=message_id, lasts=True)
+        job = Job(call, until, waited_for, done.resolve, lane=message_id, lasts=True)
         self._changes.add(job)
         return done
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from feishuperm.app.panels import notice_card
+from feishuperm.channels.base import REVOKED as ENDED
 from feishuperm.channels.base import gone
 from feishuperm.channels.outbox import RateLimit
 from feishuperm.errors import PayloadError
@@ -30,10 +32,11 @@ from feishuperm.gateway.machines import (
     crowded,
     note_card,
 )
+from feishuperm.gateway.panels import MachinePanels
 from feishuperm.gateway.store import Location, Machine, Store, StoreDown, remember
 from feishuperm.gateway.taps import Taps
 from feishuperm.lib.display import one_line
-from feishuperm.lib.feishu import build_notice_card, plain
+from feishuperm.lib.feishu import plain
 from feishuperm.lib.log import log
 from feishuperm.lib.task import run
 from feishuperm.messages import msg, text
@@ -109,6 +112,7 @@ class Hub:
         self._paces: dict[str, RateLimit] = {}  # by machine
         self.connected: dict[str, MachineLink] = {}
         self.taps = Taps(self)
+        self.panels = MachinePanels(self)
         self.pairing = Pairing(self, owners)
         self._closing = False
         self._is_signed = False
@@ -275,6 +279,7 @@ class Hub:
             why = connection.wire.trouble or "cut"
             log(f"{link.machine.id} {link.machine.name} left: {why}")
             self.go(self._leave(link))
+            self.panels.left(link.machine)
 
     async def _leave(self, link: MachineLink) -> None:
         last = await self.store.location(link.machine.id)
@@ -474,7 +479,7 @@ class Hub:
             return
         if ask.id in link.back:
             link.back.discard(ask.id)
-        elif not self._may_send(link.machine.id):
+        elif not self.may_send(link.machine.id):
             if is_new:  # else its card stays as it is
                 done(False, "too many requests of this machine in a short time")
             return
@@ -499,7 +504,7 @@ class Hub:
             outcome = outcome.bare()
         # An end that is told again changes a card again: the app's limits are for all.
         is_first = not is_update and outcome.id in link.waiting
-        if is_first or self._may_send(link.machine.id):
+        if is_first or self.may_send(link.machine.id):
             if is_first:
                 link.waiting.discard(outcome.id)
             take = self.cards.update if is_update else self.cards.settle
@@ -520,16 +525,19 @@ class Hub:
         notice = Notice(
             kind, self.wall(), text_at(said, "project"),
             text_at(said, "branch"), text_at(said, "session_id"), text_at(said, "text"),
+            panel=text_at(said, "panel"), button=text_at(said, "button"),
         )  # fmt: skip
-        if not self._may_send(link.machine.id):
+        if not self.may_send(link.machine.id):
             return
-        card = build_notice_card(notice, self.language)
+        machine = link.machine
+        card = notice_card(notice, self.language, machine.id)
         where = card["header"].get("subtitle", {}).get("content", "")
-        named = " · ".join(filter(None, (link.machine.name, where)))
+        named = " · ".join(filter(None, (machine.name, where)))
         card["header"]["subtitle"] = plain(named)
-        self.cards.send(link.machine.owner, card)
+        sent = self.cards.send(machine.owner, card)
+        self.go(self.panels.noticed(machine.id, notice.session_id, sent))
 
-    def _may_send(self, machine: str) -> bool:
+    def may_send(self, machine: str) -> bool:
         """Whether a machine may make us send: the app's limits are everybody's."""
         pace = self._paces.get(machine) or RateLimit(MACHINE_LIMIT)
         remember(self._paces, machine, pace, MAX_PACES)
@@ -547,6 +555,7 @@ class Hub:
 
     def _heard_login(self, entry: dict[str, Any]) -> None:
         id = str(entry.get("machine"))
+        self.panels.came(id, str(entry.get("instance")))
         link = self.connected.get(id)
         if link is not None and link.id != entry.get("peer"):
             self.go(self._make_way(id, link))
@@ -603,6 +612,7 @@ class Hub:
         machine = await self.store.machine(id)
         if machine is None:
             return None
+        await self.panels.shown.freeze(id, ENDED[0])
         await self.store.revoke_machine(id)
         log(f"{id} {machine.name} is revoked by {by}")
         self.record({"event": "revoked", "id": id, "who": by})
@@ -638,6 +648,7 @@ _MESSAGES: dict[str, Callable[[Hub, MachineLink, dict[str, Any]], None]] = {
     "update": Hub._told_end,
     "notice": Hub._notice,
     "receipt": lambda hub, *said: hub.taps.receipt(*said),
+    "panel": lambda hub, *said: hub.panels.changed(*said),
 }
 _ENTRIES: dict[str, Callable[[Hub, dict[str, Any]], None]] = {
     "tap": lambda hub, entry: hub.taps.heard(entry),

@@ -17,6 +17,7 @@ from typing import Any
 
 from feishuperm.app import chat
 from feishuperm.app.cards import PassRow, passes_card
+from feishuperm.app.panels import read_press
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import is_nonce, is_old, read_event, said_in, toast
 from feishuperm.gateway.hub import Hub
@@ -30,6 +31,7 @@ from feishuperm.messages import msg, pmsg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Receipt
 from feishuperm.models.fields import decoded, part_at, text_at
+from feishuperm.models.names import SESSION_COMMANDS
 
 CODE = re.compile(r"\d{6}\Z")
 MACHINES = ("机器", "machines")
@@ -89,6 +91,10 @@ class Inbound:
         action = part_at(event, "event", "action")
         value = part_at(action, "value")
         name = text_at(value, "action")
+        press = read_press(event)
+        if press is not None:
+            event_id = text_at(event, "header", "event_id") or secrets.token_hex(8)
+            return await self._hub.panels.press(event_id, press)
         if not text_at(value, "digest"):  # on no request's card
             if name in (JOIN, REFUSE):
                 return await self._paired(who, value)
@@ -185,7 +191,8 @@ class Inbound:
         sent = await self._replies.card_above(message, is_leaving)
         if sent is not None:
             return await self._reply_to(sent, said, who)
-        return await self._obey(said, who)
+        told = await self._go_on(said, who, message)
+        return await self._obey(said, who) if told is None else told
 
     async def _is_leaving(self, who: str) -> bool:
         """Whether a card is on its way to somebody."""
@@ -210,6 +217,16 @@ class Inbound:
         )
         return text_at(told, "toast", "content")
 
+    async def _go_on(self, said: str, who: str, message: dict[str, Any]) -> str | None:
+        """What the session says to a text below a card about it; None: it is none."""
+        panels, is_reply = self._hub.panels, bool(text_at(message, "parent_id"))
+        for machine in await self._machines_of(who) if is_reply else ():
+            session = await panels.shown.session_of(machine.id, message)
+            if session and said and not chat.is_answer(said):
+                words = f"{session} {said}"
+                return await panels.command([machine], "continue", words, who)
+        return None
+
     # Commands, for all machines of the person who writes, or for one.
 
     async def _obey(self, said: str, who: str) -> str:
@@ -219,8 +236,9 @@ class Inbound:
         if command is None or command.name == "help":
             return self.say(
                 "Send six digits to add a machine, `machines` to see and revoke "
-                "them; reply to a card to answer it. Commands: status, "
-                "mute [machine] [time], on, passes, undo."
+                "them; reply to a card to answer it. Commands: status, sessions, "
+                "progress [machine] [id], start [machine] <project> <text>, "
+                "continue <id> <text>, mute [machine] [time], on, passes, undo."
             )
         machines = [machine for machine in own if name in ("", machine.name)]
         if not machines:
@@ -299,6 +317,12 @@ class Inbound:
         said = self.say("{count} passes revoked", count=count)
         return toast("success" if count else "info", said, card)
 
+    async def _sessions(
+        self, machines: list[Machine], command: chat.Command, who: str
+    ) -> str:
+        panels = self._hub.panels
+        return await panels.command(machines, command.name, command.words, who)
+
     async def _mute(
         self, machines: list[Machine], command: chat.Command, who: str
     ) -> str:
@@ -321,6 +345,7 @@ _CHAT: dict[str, Callable[..., Coroutine[Any, None, str]]] = {
     "undo": Inbound._tell,
     "mute": Inbound._mute,
     "on": Inbound._mute,
+    **dict.fromkeys(SESSION_COMMANDS, Inbound._sessions),
 }
 
 

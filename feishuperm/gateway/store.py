@@ -10,6 +10,7 @@ What an operation writes is there before anything that depends on it is said.
     muted                        id -> until when its owner wants no card
     cards:<machine>              request -> its card
     taps:<machine>               taps on their way to it, sealed
+    shown:<machine>              key -> a message about one of its sessions
 
     kept for a while             texts with an end
     alive:<replica>              there while the replica lives
@@ -38,7 +39,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Optional, Protocol, TypeVar
 
-from feishuperm.app.store import OpenCard, lock_app
+from feishuperm.app.store import MOST_SHOWN, OpenCard, Shown, lock_app
 from feishuperm.errors import FeishupermError, FileError, PayloadError
 from feishuperm.lib.files import open_append, write_all, write_atomic
 from feishuperm.lib.log import log
@@ -254,7 +255,7 @@ class Store:
         """Forget a machine, here and on every replica."""
         steps = self._batch().put("revoked", id, str(round(self._wall())))
         steps.drop("machines", id).drop("at", id).drop("muted", id)
-        steps.clear(f"taps:{id}")
+        steps.clear(f"taps:{id}").clear(f"shown:{id}")
         await steps.tell(self._entry("revoked", machine=id)).done()
 
     async def log_in(self, machine: Machine, location: Location) -> bool:
@@ -420,6 +421,21 @@ class Store:
     async def record(self, machine: str, id: str) -> OpenCard | None:
         name = f"record:{machine}:{id}"
         return read(OpenCard, await _one(self._batch().text(name)))
+
+    # Messages about sessions, see `app.panels`.
+
+    async def shown(self, machine: str) -> list[Shown]:
+        rows = await _one(self._batch().rows(f"shown:{machine}"))
+        return sorted(_read_all(Shown, rows.values()), key=lambda row: row.since)
+
+    async def put_shown(self, machine: str, row: Shown) -> None:
+        steps = self._batch().put(f"shown:{machine}", row.key, as_text(row))
+        if await _one(steps.size(f"shown:{machine}")) > MOST_SHOWN:
+            for old in (await self.shown(machine))[:-MOST_SHOWN]:
+                await self.drop_shown(machine, old.key)
+
+    async def drop_shown(self, machine: str, key: str) -> None:
+        await self._batch().drop(f"shown:{machine}", key).done()
 
     # Events and taps.
 

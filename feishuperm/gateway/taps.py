@@ -48,8 +48,16 @@ from feishuperm.messages import msg
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
 from feishuperm.models.fields import part_at, text_at
-from feishuperm.models.names import INVALID, NOT_AS_SHOWN
-from feishuperm.protocol.machine import COMMANDS, EXTEND, TAP, prove, tap_parts
+from feishuperm.models.names import INVALID, NOT_AS_SHOWN, SESSION_COMMANDS
+from feishuperm.protocol.machine import (
+    COMMANDS,
+    EXTEND,
+    PANELS,
+    PRESS,
+    TAP,
+    prove,
+    tap_parts,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +110,7 @@ class Taps:
         if machine is None or (sent is None and not self._may_share(machine, value)):
             return "ended", self._toast("warning", INVALID)
         if who != machine.owner:
-            self._refused(machine, id, text_at(value, "action"), who)
+            self.refused(machine, id, text_at(value, "action"), who)
             owner = machine.name_of(machine.owner)
             return "stranger", self._toast(
                 "error", msg("Only {owner} may do this"), owner=owner
@@ -131,7 +139,7 @@ class Taps:
         can = location.can if location is not None else ()
         refusal = unfit(sent, value, message_id) or _other(sent, answer, can)
         if refusal:
-            self._refused(machine, sent.ask.id, answer.action, who)
+            self.refused(machine, sent.ask.id, answer.action, who)
             return "refused", self._toast("error", refusal)
         if is_changed(sent.ask, answer, action):
             return "refused", self._toast("warning", CHANGED)
@@ -146,7 +154,7 @@ class Taps:
         return "again", self._toast("warning", msg("Please tap again"))
 
     def _sent_to(self, machine: Machine) -> tuple[str, dict[str, Any]]:
-        return SENT, toast("info", self._unheard(machine, SENT))
+        return SENT, toast("info", self.unheard(machine, SENT))
 
     async def _tap_shared(
         self,
@@ -182,13 +190,13 @@ class Taps:
         for answer, given in zip(answers, receipts):
             self._log(machine, answer, given)
         return [
-            Receipt(statuses.INCOMPLETE, error=self._unheard(machine, given.status))
+            Receipt(statuses.INCOMPLETE, error=self.unheard(machine, given.status))
             if given.status in UNHEARD
             else given
             for given in receipts
         ]
 
-    def _unheard(self, machine: Machine, status: str) -> str:
+    def unheard(self, machine: Machine, status: str) -> str:
         return self._hub.say(UNHEARD[status], machine=machine.name)
 
     def _log(self, machine: Machine, answer: Answer, receipt: Receipt) -> None:
@@ -230,19 +238,26 @@ class Taps:
     async def command(
         self, machine: Machine, name: str, who: str, **values: str
     ) -> Receipt:
-        """What a machine tells its owner.
+        """What a machine tells its owner."""
+        given: dict[str, tuple[str, ...]] = {k: (v,) for k, v in values.items()}
+        return await self.ask(machine, Answer("", name, given, "gateway", who))
+
+    async def ask(
+        self, machine: Machine, answer: Answer, seconds: float = ANSWER_SECONDS
+    ) -> Receipt:
+        """What a machine says to a command within so many seconds.
 
         It travels as a tap without a request, and the machine judges it like one.
         """
         location = await self._hub.store.location(machine.id)
         if location is None or not await self._hub.is_connected(location):
             return Receipt(AWAY)
-        if COMMANDS not in location.can:
+        is_new = answer.action == PRESS or answer.action in SESSION_COMMANDS
+        if (PANELS if is_new else COMMANDS) not in location.can:
             old = self._hub.say("its feishuperm is too old for that")
             return Receipt(statuses.REFUSED, error=old)
-        given: dict[str, tuple[str, ...]] = {k: (v,) for k, v in values.items()}
-        answer = Answer("", name, given, "gateway", who)
-        receipt = await self._send(machine, answer, self._hub.clock())
+        began = self._hub.clock() + seconds - ANSWER_SECONDS
+        receipt = await self._send(machine, answer, began)
         self._log(machine, answer, receipt)
         return receipt
 
@@ -307,13 +322,13 @@ class Taps:
 
     def _away(self, machine: Machine, last: Location | None) -> dict[str, Any]:
         """No card with it: the request may have ended, and its card be a record."""
-        said = self._unheard(machine, AWAY)
+        said = self.unheard(machine, AWAY)
         if last is not None and last.since and not last.replica:
             since = time.strftime("%H:%M", time.localtime(last.since))
             said += self._hub.say(" (since {time})", time=since)
         return toast("warning", said)
 
-    def _refused(self, machine: Machine, id: str, action: str, who: str) -> None:
+    def refused(self, machine: Machine, id: str, action: str, who: str) -> None:
         id, action, who = (one_line(part, 64) for part in (id, action, who))
         log(f"{machine.id} {id}: refused {action!r} to {who}", "warning")
         self._hub.record(

@@ -56,6 +56,7 @@ class Panel(NamedTuple):
     buttons: tuple[Button, ...] = ()  # below all rows
     note: str = ""  # the last, small line: time, context, cost; why it changes no more
     session: str = ""  # id of the session it is about
+    cut: int = 0  # rows left out
 
     def frozen(self, why: str) -> Panel:
         """The panel as it stays: no button, no field, and why."""

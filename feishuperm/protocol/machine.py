@@ -14,7 +14,7 @@ what is not known here; how a login, a new key and a tap are proven is:
                                    card (`muted`, in seconds)
     machine -> gateway   rotated   proof by that key; the old one dies at the next login
     gateway -> machine   rotated
-    machine -> gateway   ask, settle, update (what came of it), notice, receipt
+    machine -> gateway   ask, settle, update (what came of it), notice, receipt, panel
     gateway -> machine   shown, tap, replaced; `time` now and then; `reach` when taps
                          cannot arrive any more or can again; `muted`; what is unknown
                          is skipped by both
@@ -22,6 +22,8 @@ what is not known here; how a login, a new key and a tap are proven is:
     can "extend"         asks offer more time, and come again when it was given
     can "commands"       a tap without a request is a command of the owner's, whose
                          receipt tells: status, passes, revoke, undo
+    can "panels"         so is one about sessions, or a press on a panel; its receipt
+                         holds a `Told`, and what changes later is a `panel`
 
     machine -> gateway   join      name, user, owner (whom to ask; or empty)
     gateway -> machine   code      six digits, seconds
@@ -61,9 +63,10 @@ QUICK_PING_SECONDS, QUICK_DEAD_SECONDS = 2.0, 8.0
 REVOKED = "revoked"  # the one reason of a close that is final
 REPLACED = msg("replaced by a newer connection")
 # What either end may understand: more time, commands, an ask whose headline names what
-# its blocks leave out.
-EXTEND, COMMANDS, HEADLINE = "extend", "commands", "headline"
-CAN = (EXTEND, COMMANDS, HEADLINE)
+# its blocks leave out, panels.
+EXTEND, COMMANDS, HEADLINE, PANELS = "extend", "commands", "headline", "panels"
+CAN = (EXTEND, COMMANDS, HEADLINE, PANELS)
+PRESS = "press"  # the command that is a tap on a panel
 MAX_MESSAGE = 1 << 20
 EARLY_MESSAGE = 1 << 14  # of somebody who has not logged in
 LOGIN, WELCOME, ROTATE, TAP = (

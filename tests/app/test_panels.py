@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 
-from feishuperm.app.panels import MOST_SHOWN, panel_card
+from feishuperm.app.panels import panel_card
+from feishuperm.app.store import MOST_SHOWN
 from feishuperm.messages import text
 from feishuperm.models.ask import Block, Notice
 from feishuperm.models.names import NOT_AS_SHOWN
@@ -24,59 +25,17 @@ from feishuperm.models.panel import (
 )
 from tests.app.bench import OWNER, STRANGER, Bench
 from tests.fakes.feishu import every_element, every_text
+from tests.ports import LIST, LISTED, PROGRESS, SESSION, FakeSessions, progress
 from tests.tables import every_row
 
-SESSION = "1a2b3c4d-0000-0000-0000-000000000000"
-PROGRESS = f"progress:{SESSION}"
 
-
-def progress(said: str = "one", **parts: Any) -> Panel:
-    return Panel(
-        PROGRESS, "zh", "进展", "修复登录 · shop", rows=(Row(Block("text", "", said)),),
-        buttons=(Button("stop", "停止", "stop"),), session=SESSION,
-    )._replace(**parts)  # fmt: skip
-
-
-LISTED = Row(Block("text", "", "修复登录"), "shop · 3 分钟", (
-    Button("open", "进展", panel=PROGRESS),))  # fmt: skip
-LIST = Panel("sessions", "zh", "会话", "1 个", rows=(LISTED,),
-             buttons=(Button("refresh", "刷新"),))  # fmt: skip
-
-
-class Sessions:
-    """Answers what a test says, at once or when it says so."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, ...]] = []
-        self.askers: list[Asker] = []
-        self.told = Told(panel=progress())
-        self.waits = False
-        self.waiting: list[Callable[[Told], object]] = []
-
-    def command(self, name: str, words: str, asker: Asker, then: Any) -> None:
-        self._asked((name, words), asker, then)
-
-    def press(
-        self, panel: str, action: str, words: str, asker: Asker, then: Any
-    ) -> None:
-        self._asked((panel, action, words), asker, then)
-
-    def _asked(self, asked: tuple[str, ...], asker: Asker, then: Any) -> None:
-        self.asked.append(asked)
-        self.askers.append(asker)
-        if self.waits:
-            self.waiting.append(then)
-        else:
-            then(self.told)
+@pytest.fixture
+def sessions() -> FakeSessions:
+    return FakeSessions()
 
 
 @pytest.fixture
-def sessions() -> Sessions:
-    return Sessions()
-
-
-@pytest.fixture
-def bench(tmp_path: Path, sessions: Sessions) -> Bench:
+def bench(tmp_path: Path, sessions: FakeSessions) -> Bench:
     return Bench(tmp_path, sessions=sessions)
 
 
@@ -107,21 +66,23 @@ def said_on(card: Any) -> str:
 def test_word_of_the_chat_is_a_command_with_what_follows_it(
     tmp_path: Path, words: str, asked: Any
 ) -> None:
-    sessions = Sessions()
+    sessions = FakeSessions()
     bench = Bench(tmp_path, sessions=sessions)
     bench.say(words)
     assert sessions.asked == [asked]
     assert sessions.askers == [Asker(OWNER, "message", "app")]
 
 
-def test_command_of_anybody_else_is_nothing(bench: Bench, sessions: Sessions) -> None:
+def test_command_of_anybody_else_is_nothing(
+    bench: Bench, sessions: FakeSessions
+) -> None:
     for words in ("会话", "进展", "start shop x", "continue 1a2b x"):
         bench.say(words, who=STRANGER)
     assert sessions.asked == [] and bench.api.calls == []
 
 
 def test_panel_goes_to_the_person_who_wrote_and_a_sentence_below_their_words(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     sessions.told = Told('关着：`install --remote` <at user_id="all"></at>', ERROR)
     said = bench.say("start shop x", chat_type="group", **MENTIONED)
@@ -134,7 +95,7 @@ def test_panel_goes_to_the_person_who_wrote_and_a_sentence_below_their_words(
 MENTIONED: dict[str, Any] = {"content": '{"text": "@_user_1 进展"}'}
 
 
-def test_command_that_is_huge_is_refused(bench: Bench, sessions: Sessions) -> None:
+def test_command_that_is_huge_is_refused(bench: Bench, sessions: FakeSessions) -> None:
     assert "10000" in bench.say("start shop " + "x" * 10_001)
     assert sessions.asked == []
 
@@ -143,7 +104,7 @@ def test_command_that_is_huge_is_refused(bench: Bench, sessions: Sessions) -> No
 
 
 def test_press_changes_the_card_in_the_answer_and_on_other_devices(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     bench.say("进展")
     sessions.told = Told("在下一步停下", SUCCESS, progress("stopping"))
@@ -158,7 +119,7 @@ def test_press_changes_the_card_in_the_answer_and_on_other_devices(
 
 
 def test_press_that_opens_another_panel_leaves_its_own_card(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     sessions.told = Told(panel=LIST)
     bench.say("会话")
@@ -169,7 +130,7 @@ def test_press_that_opens_another_panel_leaves_its_own_card(
     assert bench.api.calls == [("send", "om_1"), ("send", "om_2")]
 
 
-def test_field_travels_with_the_press(bench: Bench, sessions: Sessions) -> None:
+def test_field_travels_with_the_press(bench: Bench, sessions: FakeSessions) -> None:
     send = Button("send", "发送", "yes", reads=True)
     sessions.told = Told(panel=progress(field="接着做什么", buttons=(send,)))
     bench.say("进展")
@@ -195,8 +156,9 @@ def test_press_from_elsewhere_is_refused(
     tmp_path: Path, change: Any, options: dict[str, str]
 ) -> None:
     """A forged value, a copy of the card, another owner's: none is this message."""
-    sessions = Sessions()
-    bench = Bench(tmp_path, sessions=sessions, owners=(OWNER, "ou_second"))
+    sessions = FakeSessions()
+    bench = Bench(Path(mkdtemp(dir=tmp_path)), sessions=sessions,
+                  owners=(OWNER, "ou_second"))  # fmt: skip
     bench.say("进展")
     found = change(value(bench, "om_1", "stop"))
     message = options.get("message", "om_1")
@@ -206,7 +168,7 @@ def test_press_from_elsewhere_is_refused(
 
 
 def test_press_of_a_stranger_does_nothing_and_is_written_down(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     bench.bring()
     bench.end("1-00000001", "allow")
@@ -217,7 +179,7 @@ def test_press_of_a_stranger_does_nothing_and_is_written_down(
 
 
 def test_press_that_is_delivered_twice_counts_once(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     bench.say("进展")
     found = value(bench, "om_1", "stop")
@@ -226,7 +188,7 @@ def test_press_that_is_delivered_twice_counts_once(
 
 
 def test_answer_that_takes_too_long_follows_on_the_card(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     bench.say("进展")
     sessions.waits = True
@@ -243,7 +205,7 @@ def test_answer_that_takes_too_long_follows_on_the_card(
 
 
 def test_change_waits_for_the_answer_to_a_press(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     """Feishu undoes a change that overtakes the answer."""
     bench.say("进展")
@@ -259,7 +221,7 @@ def test_change_waits_for_the_answer_to_a_press(
 
 
 def test_press_after_a_restart_gets_the_sentence_of_the_service(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     bench.say("进展")
     found = value(bench, "om_1", "stop")
@@ -313,7 +275,7 @@ def test_change_waits_until_the_message_has_an_id(bench: Bench) -> None:
 
 
 def test_hundred_panels_leave_most_of_the_limit_to_requests(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     for number in range(100):
         sessions.told = Told(panel=progress(id=f"progress:{number}"))
@@ -354,7 +316,9 @@ def test_message_that_feishu_refuses_to_change_is_left_alone(bench: Bench) -> No
     assert bench.api.calls.count(("update", "om_1")) == 3
 
 
-def test_card_that_did_not_leave_is_forgotten(bench: Bench, sessions: Sessions) -> None:
+def test_card_that_did_not_leave_is_forgotten(
+    bench: Bench, sessions: FakeSessions
+) -> None:
     bench.api.refuses = True
     bench.say("进展")
     bench.api.refuses = False
@@ -387,7 +351,7 @@ def test_panel_that_its_service_froze_keeps_its_own_words(bench: Bench) -> None:
 
 
 def test_settled_card_opens_the_progress_of_its_session(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     ask = bench.bring()
     bench.end(ask.id, "allow")
@@ -398,7 +362,9 @@ def test_settled_card_opens_the_progress_of_its_session(
     assert bench.receivers == [OWNER] * 2
 
 
-def test_notice_has_the_button_it_was_given(bench: Bench, sessions: Sessions) -> None:
+def test_notice_has_the_button_it_was_given(
+    bench: Bench, sessions: FakeSessions
+) -> None:
     notice = Notice("failure", 1.0, panel="limit:x", button="到时继续")
     bench.channel.notify(notice)
     bench.channel.notify(Notice("stop", 1.0))
@@ -411,7 +377,7 @@ def test_notice_has_the_button_it_was_given(bench: Bench, sessions: Sessions) ->
 
 
 def test_reply_below_a_card_about_a_session_goes_on_with_it(
-    bench: Bench, sessions: Sessions
+    bench: Bench, sessions: FakeSessions
 ) -> None:
     """A settled card, a notice, a panel; also after a restart."""
     ask = bench.bring()
@@ -435,7 +401,7 @@ def test_reply_below_a_card_about_a_session_goes_on_with_it(
 def test_late_answer_below_a_settled_card_is_no_prompt(
     tmp_path: Path, said: str
 ) -> None:
-    sessions = Sessions()
+    sessions = FakeSessions()
     bench = Bench(tmp_path, sessions=sessions)
     ask = bench.bring()
     bench.end(ask.id, "allow")
@@ -445,7 +411,9 @@ def test_late_answer_below_a_settled_card_is_no_prompt(
     assert sessions.asked == []
 
 
-def test_only_so_many_messages_are_remembered(bench: Bench, sessions: Sessions) -> None:
+def test_only_so_many_messages_are_remembered(
+    bench: Bench, sessions: FakeSessions
+) -> None:
     for number in range(MOST_SHOWN + 10):
         bench.channel.notify(Notice("stop", 1.0, session_id=f"s{number}"))
         bench.turn(1)
@@ -505,7 +473,7 @@ def test_one_button_of_a_card_is_blue_and_none_is_red() -> None:
 def test_panel_of_any_size_is_a_card_that_feishu_takes(
     tmp_path: Path, panel: Panel
 ) -> None:
-    sessions = Sessions()
+    sessions = FakeSessions()
     sessions.told = Told(panel=panel)
     bench = Bench(tmp_path, sessions=sessions)
     bench.say("进展")
@@ -530,7 +498,7 @@ def test_titles_only_shows_no_content_and_starts_nothing(tmp_path: Path) -> None
     )  # fmt: skip
     panel = progress(secret, headline=secret, field=secret, hint=secret,
                      rows=(LISTED._replace(note=secret),), buttons=buttons)  # fmt: skip
-    sessions = Sessions()
+    sessions = FakeSessions()
     bench = Bench(tmp_path, bare=True, sessions=sessions)
     sessions.told = Told(f"said {secret}", SUCCESS, panel)
     said = bench.say("进展")

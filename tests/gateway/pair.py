@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from feishuperm.channels.base import SessionsPort
 from feishuperm.channels.gateway import GatewayChannel
 from feishuperm.gateway.store import Machine
 from feishuperm.lib.enrolment import Enrolment
@@ -50,7 +51,12 @@ class Pair(FakeApprovals):
     """One machine, joined to a gateway; the approvals are this test's own."""
 
     def __init__(
-        self, bench: Bench, name: str = "laptop", grants: bool = True, hold: int = HOLD
+        self,
+        bench: Bench,
+        name: str = "laptop",
+        grants: bool = True,
+        hold: int = HOLD,
+        sessions: SessionsPort | None = None,
     ) -> None:
         self.bench = bench
         self.machine: Machine = bench.enrol(name)
@@ -68,7 +74,7 @@ class Pair(FakeApprovals):
             "https://g", self.machine.id, name, OWNER, "", (self.machine.key,)
         )
         self.channel = GatewayChannel(
-            own, self, Panels(print), lambda *given: self,
+            own, self, sessions or Panels(print), lambda *given: self,
             bench.clock.later, lambda kept: None,
             grants=grants, wall=bench.clock, clock=bench.clock,
         )  # fmt: skip
