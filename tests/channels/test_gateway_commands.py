@@ -61,7 +61,7 @@ class Rich(Bench):
         self.hear("tap", tap=tap, answer=to_plain(answer), at=at, proof=proof)
 
 
-CAN = ["extend", "commands", "headline"]
+CAN = ["extend", "commands", "headline", "panels"]
 
 
 @pytest.fixture
