@@ -47,6 +47,7 @@ from feishuperm.lib.feishu import (
     notes,
     panel,
     plain,
+    spent,
     time_hint,
     why_elements,
     with_way,
@@ -502,6 +503,7 @@ def _settled_card(ask: Ask, outcome: Outcome, who: str, machine: str = "") -> Ca
     elements = [
         *([note(words)] if (words := signed(outcome, who)) else []),
         *map(note, outcome.lines),
+        *notes(spent(partial(text, outcome.language), outcome.spent)),
         *(map(div, outcome.answers) if outcome.answers else _blocks(shown)),
         panel(more(ask), [*_record(ask, outcome), *known_elements(ask)]),
         *_progress(ask, machine),

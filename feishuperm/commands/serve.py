@@ -144,7 +144,11 @@ class Server:
         )
         self.ledger = Ledger()
         self.approvals = self._make_approvals(settings)
-        self.sessions = Sessions()
+        clients, tickets = SessionProcesses(), LoginTokens()
+        language = settings.feishuperm_lang
+        self.sessions = Sessions(
+            in_thread=self._in_thread, is_gone=clients.is_gone, language=language
+        )
         self.panels = self._make_panels()
         surfaces = settings.surfaces()
         self.channels += [
@@ -155,13 +159,13 @@ class Server:
             settings.feishuperm_notify,
             complete=self._limits.complete,
         )
-        clients, tickets = SessionProcesses(), LoginTokens()
         control = Control(
             self.approvals,
             self.links,
             tickets,
             clients,
             notices,
+            self.sessions,
             {
                 "http": self.url,
                 "listens": f"http://{_bracketed(settings.http_host())}:{http.port}",

@@ -41,7 +41,8 @@ Reply = dict[str, Any]
 
 SHOWN_WAITING = 100  # a longer list helps nobody at a terminal
 # What a session may send: its supervisor is one of its hooks, and has things to tell.
-FOR_SESSIONS = ("status", "look", "notice")
+# The list of sessions tells it nothing that it could not read by itself.
+FOR_SESSIONS = ("status", "look", "notice", "sessions")
 FOR_PERSONS = ("passes", "pass_add", "pass_revoke")
 REFUSAL = "refused to {}, a process of a Claude session; run it outside the session"
 MAX_PARTS = 20_000  # decoding and showing more would be felt by everybody who waits
@@ -85,14 +86,16 @@ class PermissionHandler:
         except PayloadError:
             self._notices.unreadable(hook.project)
             raise
+        session = self._sessions.event(payload, hook.project)
         if isinstance(payload, PreToolUsePayload):
             self._approvals.let_through(payload, connection)
             return
         if not isinstance(payload, AskPayload) or not payload.waits():
             connection.send(b"E")
             return
-        self._clients.add(_pid(connection), payload.session_id())
-        self._approvals.register(hook, payload, connection)
+        client = self._clients.add(_pid(connection), payload.session_id())
+        session.client = client or session.client
+        session.waits_for(self._approvals.register(hook, payload, connection))
 
     def _notice(self, connection: HookConnection, body: bytes) -> None:
         project, raw = parse_notice(body)
@@ -130,6 +133,7 @@ class Control:
         tickets: LoginTokens,
         clients: SessionProcesses,
         notices: Notices,
+        sessions: Sessions,
         facts: dict[str, Any],
         stop: Callable[[], None],
         hand_over: Callable[[bool], int],
@@ -140,6 +144,7 @@ class Control:
         self._tickets = tickets
         self._clients = clients
         self._notices = notices
+        self._sessions = sessions
         self._facts = facts
         self._stop = stop
         self._hand_over = hand_over
@@ -197,6 +202,15 @@ class Control:
     def look(self, command: dict[str, Any]) -> Reply:
         """A person is about to ask for the status: see who else is connected."""
         return {"busy": self._approvals.notifier.look()}
+
+    def sessions(self, command: dict[str, Any]) -> Reply:
+        """The sessions of this machine; `look`: see first which there are."""
+        if command.get("look") is True:
+            self._sessions.refresh(lambda: None)
+        if self._sessions.is_looking():
+            return {"busy": True}
+        problem = self._sessions.problem
+        return {"busy": False, "problem": problem, "sessions": self._sessions.rows()}
 
     def release(self, command: dict[str, Any]) -> Reply:
         """Hand pending requests back to the terminals."""
@@ -266,7 +280,8 @@ class Control:
 COMMANDS: dict[str, Callable[[Control, dict[str, Any]], Reply]] = {
     row.__name__: row
     for row in (
-        *(Control.status, Control.look, Control.release, Control.stop),
+        *(Control.status, Control.look, Control.sessions),
+        *(Control.release, Control.stop),
         *(Control.handover, Control.notice, Control.undone),
         *(Control.passes, Control.pass_add, Control.pass_revoke),
     )

@@ -37,6 +37,7 @@ from feishuperm.models.ask import (
     Layout,
     Notice,
     Offer,
+    Spent,
     last_name,
     shorten,
     shorten_block,
@@ -168,13 +169,13 @@ def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
     colour, kind, usual = NOTICES[notice.kind]
     title = text(language, kind)
     said = notice.text or text(language, usual)
-    name = last_name(notice.project)
+    name, took = last_name(notice.project), spent(partial(text, language), notice.spent)
     facts = _pairs(
         language,
         (msg("Branch"), notice.branch),
         (msg("Time"), _time(notice.created)),
         (msg("Session"), notice.session_id[:SHORT_ID]),
-        (msg("Took"), _duration(notice.seconds)),
+        (msg("Took"), "" if took else _duration(notice.seconds)),
     )
     block = Block("markdown", "", visible(said))
 
@@ -182,8 +183,8 @@ def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
         cut = shorten_block(block, limit)
         shown = block_elements(cut, language) if said else []
         missing = notes(text(language, ENDS_ONLY) if cut.hidden else "")
-        told = note(" · ".join(facts))
-        elements = [*_mention(at), *shown, *missing, told]
+        told = [note(" · ".join(facts)), *notes(took)]
+        elements = [*_mention(at), *shown, *missing, *told]
         return card_frame(title, name, colour, name, elements)
 
     return _fit(build)
@@ -328,7 +329,7 @@ def _circumstances(ask: Ask) -> list[str]:
         (msg("Branch"), ask.branch),
         (msg("Time"), _time(ask.created)),
         (msg("Agent"), ask.agent),
-        (msg("Session"), ask.session[:SHORT_ID]),
+        (msg("Session"), f"{ask.session[:SHORT_ID]} {ask.session_title}".strip()),
         (msg("Request"), ask.id),
     )
 
@@ -487,6 +488,19 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def spent(say: Callable[..., str], turn: Spent) -> str:
+    """What a turn has taken, as far as it is known."""
+    seconds, calls, tokens, cost = turn
+    context = f"{tokens / 1000:.0f}k" if tokens >= 1000 else str(tokens)
+    parts = (
+        say("took {time}", time=_duration(seconds)) if seconds >= 1 else "",
+        say("tool calls: {count}", count=calls) if calls > 0 else "",
+        say("context: {tokens} tokens", tokens=context) if tokens > 0 else "",
+        f"${cost:.2f}" if cost >= 0.005 else "",
+    )
+    return " · ".join(filter(None, parts))
 
 
 def _fit(build: Callable[[int], dict[str, Any]]) -> dict[str, Any]:

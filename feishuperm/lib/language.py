@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -56,3 +56,12 @@ def can_show(text: str) -> bool:
 def translate(message: str, /, *args: Any, **values: Any) -> str:
     """A sentence in the language of the person at the terminal."""
     return messages.text(spoken(), message, *args, **values)
+
+
+def duration(seconds: float, say: Callable[..., str] = translate) -> str:
+    """A time span as short as it can be said."""
+    whole = max(0, int(seconds))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if whole >= size:
+            return f"{whole // size} {say(messages.word(unit))}"
+    return f"{whole} {say(messages.word('s'))}"

@@ -123,6 +123,13 @@ class SessionProcesses:
                 self._marks.pop(mark, None)
         return client
 
+    def is_gone(self, client: Client) -> bool:
+        """Whether the program that started hooks has ended; not known of a driver."""
+        if client.is_driver:
+            return False
+        process = self._system.read(client.pid, math.inf)
+        return process is None or process.start != client.start
+
     def _client_of(self, hook: Process) -> Process:
         """The process that started a hook: by its own word, or by how hooks are run.
 

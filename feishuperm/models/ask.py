@@ -93,6 +93,7 @@ class Ask(NamedTuple):
     project: str = ""  # directory
     branch: str = ""
     session: str = ""
+    session_title: str = ""  # as the client has told it; without secrets
     agent: str = ""  # the subagent that asks
     created: float = 0.0  # wall clock
     seconds: int = 0  # how long the person has, from `created`
@@ -235,6 +236,15 @@ class Answer(NamedTuple):
         return " ".join(self.values.get(name, ())).strip()[:TEXT_LIMIT]
 
 
+class Spent(NamedTuple):
+    """What a turn has taken: numbers, so it may leave where cards are titles."""
+
+    seconds: float = 0.0
+    calls: int = 0
+    tokens: int = 0  # of context
+    cost: float = -1.0  # dollars; below zero: nobody knows
+
+
 class Outcome(NamedTuple):
     """How a request ended, in words and in facts."""
 
@@ -261,12 +271,14 @@ class Outcome(NamedTuple):
     answers: tuple[str, ...] = ()  # to a question: one line for each
     undoable: bool = False  # it wrote rules that may be undone
     undone: tuple[str, ...] = ()  # those that were
+    spent: Spent = Spent()  # by the turn that ended before it
 
     def bare(self) -> Outcome:
         """What was done, by whom and when, and nothing of what it was about."""
         return Outcome(
             self.id, self.kind, self.language, self.state, self.action, self.surface,
             self.who, self.ended, self.done, self.look, head=self.head,
+            spent=self.spent,
         )  # fmt: skip
 
 
@@ -309,11 +321,14 @@ class Notice(NamedTuple):
     seconds: float = 0  # how long it took, if that is known
     panel: str = ""  # id of the panel that its button is of; empty: it has none
     button: str = ""  # label of that button; a press of it is `NOTICE_PRESS`
+    spent: Spent = Spent()
 
     def bare(self) -> Notice:
         """What kind of notice it is, and nothing of what it tells."""
-        own = {"panel": self.panel, "button": self.button}
-        return Notice(self.kind, self.created, seconds=self.seconds, **own)
+        return Notice(
+            self.kind, self.created, seconds=self.seconds, panel=self.panel,
+            button=self.button, spent=self.spent,
+        )  # fmt: skip
 
 
 # Kind of notice -> colour of its header, its title, and what it says if nothing is

@@ -23,6 +23,7 @@ PROGRAMS = {
 COMMAND_GROUPS = {
     msg("Every day"): {
         "status": msg("is it running, which channels are up, what is pending"),
+        "sessions": msg("what runs, waits or has ended here: sessions of the agents"),
         "log": msg("the decision ledger: show, verify, undo a rule"),
         "passes": msg("temporary approvals: list, add, revoke"),
         "run": msg("a headless Claude session with your hooks and Feishu approval"),

@@ -21,7 +21,8 @@ from feishuperm.models.form import can_be_answered
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.names import FORM, IDLE, IDLE_TYPE, LAST_WORDS
 
-DANGER = "danger"  # with a project: the key of the reading among what is known
+# Keys of what is known: with a project, the reading; what the session is called.
+DANGER, TITLE = "danger", "title"
 
 
 class BaseFields(NamedTuple):

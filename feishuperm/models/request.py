@@ -57,6 +57,7 @@ class Facts:
     tool_name: str = ""
     project: str = ""
     session: str = ""
+    session_title: str = ""  # without secrets
     created: float = 0.0  # wall clock
     deadline: float = 0.0  # monotonic
     asked: float = 0.0  # monotonic: when its hook asked last

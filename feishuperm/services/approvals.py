@@ -166,21 +166,26 @@ class Approvals:
 
     # In.
 
-    def register(self, hook: HookRequest, payload: AskPayload, waiter: Waiter) -> None:
-        """Take a request in and show it to people; `payload` is its event, decoded."""
+    def register(
+        self, hook: HookRequest, payload: AskPayload, waiter: Waiter
+    ) -> Request | None:
+        """Take a request in and show it to people; `payload` is its event, decoded.
+
+        Returns the request, if it waits.
+        """
         if self._handed_over:
-            return  # its connection is about to be closed, which means "again"
+            return None  # its connection is about to be closed, which means "again"
         if payload.tool_name == DOCTOR_TOOL and not self._closed:
             # It rings no phone, and never means "yes".
             waiter.send(b"D", Decision.deny(DOCTOR_ANSWER).to_stdout())
-            return
+            return None
         if self._closed or self._user_is_typing(hook, payload):
             waiter.send(b"R")
-            return
+            return None
         now, patience = self._timers.now(), self._patience(payload)
         request = self.requests.register(hook, payload, waiter, now, patience)
         if request is None:
-            return
+            return None
         if KINDS[request.kind].alone:
             self.session_over(request.session, request)
         self._arm()
@@ -194,7 +199,7 @@ class Approvals:
         ask = request.ask()
         if ask is not None:  # its hook is back at the same server
             show(ask)
-            return
+            return request
         work = partial(
             self._in_turns, request, self.presenter.brief(request, payload), show
         )
@@ -202,6 +207,7 @@ class Approvals:
             self._later(NEXT_TURN, work)
         else:
             work()
+        return request
 
     def _in_turns(
         self,

@@ -30,7 +30,7 @@ from feishuperm.models.payload import AskPayload, HookPayload
 from feishuperm.models.settings import Settings
 from feishuperm.services.presenter import brief_ask
 from feishuperm.services.quiet import quiet_hours
-from feishuperm.services.transcript import Words, last_words
+from feishuperm.services.session_reader import Figures, figures, spent_by
 
 TWICE_SECONDS = 10.0  # between the hooks of one event, on a machine that is busy
 
@@ -56,12 +56,12 @@ class Notices:
         row = NOTICE_EVENTS.get(payload.hook_event_name())
         if row is None or row.kind not in self._kinds or self._is_again(payload):
             return
-        words = last_words(payload.transcript_path()) if row.kind == "stop" else Words()
-        started = words.prompted
-        seconds = self._clock() - started if started else 0.0
-        project = project or payload.base.cwd
-        said, session = row.text(payload), payload.session_id()
-        notice = self._notice(row.kind, project, session, said, seconds)
+        now, path = self._clock(), payload.transcript_path()
+        turn = figures(path) if row.kind == "stop" else Figures()
+        seconds = now - turn.prompted if turn.prompted else 0.0
+        project, session = project or payload.base.cwd, payload.session_id()
+        notice = self._notice(row.kind, project, session, row.text(payload), seconds)
+        notice = notice._replace(spent=spent_by(turn, now))
         self._notify(self._complete(notice, payload))
 
     def _is_again(self, payload: HookPayload) -> bool:

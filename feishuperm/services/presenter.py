@@ -30,6 +30,7 @@ from feishuperm.models.ask import (
     Field,
     Notice,
     Outcome,
+    Spent,
     fit,
     last_name,
 )
@@ -52,6 +53,7 @@ from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.rule_writer import RulePlan, RuleWriter
+from feishuperm.services.session_reader import figures, spent_by
 from feishuperm.services.transcript import RAN, REFUSED
 
 LISTED = 10  # requests of a list in the chat
@@ -230,6 +232,7 @@ class Presenter:
             digest=request.short_digest(),
             why=request.why,
             prompt=request.prompt,
+            session_title=request.session_title,
         )
         if payload.tool_name == TEST_TOOL:
             return self._test(ask)
@@ -406,7 +409,15 @@ class Presenter:
             answers=request.answers,
             undoable=bool(request.rules) and not request.undone,
             undone=tuple(map(redact, request.rules)) if request.undone else (),
+            spent=self._spent(request),
         )
+
+    def _spent(self, request: Request) -> Spent:
+        """What the turn has taken that ended before this request to go on."""
+        if not KINDS[request.kind].alone or not request.raw:
+            return Spent()
+        path = request.payload().transcript_path()
+        return spent_by(figures(path), request.ended)
 
     def _result(self, request: Request) -> str:
         """How the call went on, in words; empty as long as nobody knows."""

@@ -30,7 +30,7 @@ from feishuperm.models import request as states
 from feishuperm.models.ask import Answer
 from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, Action, kind_of
-from feishuperm.models.payload import AskPayload
+from feishuperm.models.payload import TITLE, AskPayload
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HELD, SHOWN, HookRequest
@@ -330,6 +330,7 @@ def new_request(
     request.summary = redact(summary(payload.tool_name, payload.tool_input))
     request.detail = redact(shown)[:DETAIL_CHARACTERS]
     request.session = payload.session_id()
+    request.session_title = str(payload.known.get(TITLE, ""))
     request.from_agent = bool(payload.agent_id())
     reading = read_danger(payload, request.project)
     request.danger = names(reading)

@@ -235,6 +235,7 @@ class Reader:
     """One transcript, read once for all who watch it."""
 
     __slots__ = ("ahead", "offset", "path", "watches")
+    longest = MAX_LINE  # of a line that is put together from several looks
 
     def __init__(self, path: bytes) -> None:
         self.path = path
@@ -249,15 +250,20 @@ class Reader:
             start = max(0, self.offset - tail)
             data = _read(self.path, start)[: self.offset - start]
         else:
-            start = max(0, _size(self.path) - tail)
-            data = _read(self.path, start)
-            data = data[: data.rfind(b"\n") + 1]
-            self.offset = start + len(data)
+            data = self.last(tail)
         self._tell(data, [watch])
+
+    def last(self, tail: int) -> bytes:
+        """The last so many bytes, as far as the last line has an end: now read."""
+        start = max(0, file_size(self.path) - tail)
+        data = _read(self.path, start)
+        data = data[: data.rfind(b"\n") + 1]
+        self.offset, self.ahead = start + len(data), 0
+        return data
 
     def read(self) -> None:
         """Read at most STEP bytes of what was added, and tell every watch."""
-        size = _size(self.path)
+        size = file_size(self.path)
         if size == self.offset + self.ahead:
             return
         if size < self.offset + self.ahead:
@@ -277,7 +283,7 @@ class Reader:
 
     def _begun(self, rest: int) -> bytes:
         """The part of a line that earlier looks went over; nothing if too long."""
-        if not self.ahead or self.ahead + rest > MAX_LINE:
+        if not self.ahead or self.ahead + rest > self.longest:
             return b""
         return _part(self.path, self.offset, self.ahead)
 
@@ -328,7 +334,7 @@ class Transcripts:
 
     def _reader(self, path: str, agent_id: str) -> Reader | None:
         """The one reader of a transcript; None for what is no path."""
-        name = _encoded(agent_transcript(path, agent_id))
+        name = encoded(agent_transcript(path, agent_id))
         if not name.startswith(b"/"):
             return None
         if name not in self._readers:
@@ -348,7 +354,7 @@ def agent_transcript(path: str, agent_id: str) -> str:
 
 def is_headless(path: str) -> bool:
     """Whether a session has no terminal: then no prompt of it was typed at one."""
-    found: list[bytes] = ENTRY.findall(_tail(_encoded(path), FIRST_TAIL))
+    found: list[bytes] = ENTRY.findall(_tail(encoded(path), FIRST_TAIL))
     return bool(found) and found[-1].startswith(b"sdk")
 
 
@@ -358,7 +364,7 @@ def last_words(path: str | bytes) -> Words:
     Only lines that may hold either are decoded, from the end.  The prompt of a long
     turn is far away; the client notes it again and again, on one line.
     """
-    words, name = Words(), _encoded(path)
+    words, name = Words(), encoded(path)
     for tail in (FIRST_TAIL, TAIL):
         data = _tail(name, tail)
         words = _words(data.split(b"\n"))
@@ -379,9 +385,9 @@ def _words(lines: list[bytes]) -> Words:
             found[sort] = READ[sort](part_at(decoded(line)))
         elif b'"user"' in line and b'"tool_use"' not in line:
             entry = _entry(line)
-            if _is_prompt(entry):
-                prompt = _spoken(entry) if spoken else found[NOTED]
-                prompted = _seconds(entry.get("timestamp"))
+            if is_prompt(entry):
+                prompt = spoken_in(entry) if spoken else found[NOTED]
+                prompted = moment(entry.get("timestamp"))
                 typed = max(prompted, found[QUEUED])
                 return Words(found[SAID], prompt, prompted, typed)
     return Words(found[SAID], found[NOTED], typed=found[QUEUED])
@@ -389,7 +395,7 @@ def _words(lines: list[bytes]) -> Words:
 
 def _said(entry: dict[str, Any]) -> str:
     """What Claude says in an entry."""
-    return _spoken(entry) if entry.get("type") == "assistant" else ""
+    return spoken_in(entry) if entry.get("type") == "assistant" else ""
 
 
 def _noted(entry: dict[str, Any]) -> str:
@@ -403,7 +409,7 @@ def _queued(entry: dict[str, Any]) -> float:
     if entry.get("operation") != "enqueue":
         return 0.0
     machine = str(entry.get("content")).startswith(("<task-notification>", "<channel "))
-    return 0.0 if machine else _seconds(entry.get("timestamp"))
+    return 0.0 if machine else moment(entry.get("timestamp"))
 
 
 # By what each sort of line is found, and how it is read.
@@ -411,12 +417,12 @@ SAID, NOTED, QUEUED = b'"assistant"', b'"last-prompt"', b'"queue-operation"'
 READ = {SAID: _said, NOTED: _noted, QUEUED: _queued}
 
 
-def _spoken(entry: dict[str, Any]) -> str:
+def spoken_in(entry: dict[str, Any]) -> str:
     """The text of a message; of several pieces the last, whatever it is made of."""
     content = value_at(entry, "message", "content")
     if isinstance(content, str):
         return content.strip()
-    texts = [text_at(block, "text").strip() for block in _blocks(entry, "text")]
+    texts = [text_at(block, "text").strip() for block in blocks(entry, "text")]
     return next((piece for piece in reversed(texts) if piece), "")
 
 
@@ -429,14 +435,14 @@ def _facts(line: bytes, names: set[str], ids: set[bytes]) -> Facts | None:
     entry = _entry(line)
     uses = (
         Use(_id(block, "id"), block["name"], _shape(block.get("input")))
-        for block in _blocks(entry, "tool_use")
+        for block in blocks(entry, "tool_use")
         if text_at(block, "name") in names
     )
     over = {
         _id(block, "tool_use_id"): _result(entry, block)
-        for block in _blocks(entry, "tool_result")
+        for block in blocks(entry, "tool_result")
     }
-    return Facts(tuple(uses), over, _is_prompt(entry))
+    return Facts(tuple(uses), over, is_prompt(entry))
 
 
 def _is_about(line: bytes, names: set[str], ids: set[bytes]) -> bool:
@@ -472,7 +478,7 @@ def _entry(line: bytes) -> dict[str, Any]:
     return entry if entry.get("type") in ("user", "assistant") else {}
 
 
-def _blocks(entry: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+def blocks(entry: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     """The blocks of one kind in a message."""
     return [
         block
@@ -504,31 +510,31 @@ def _result(entry: dict[str, Any], block: dict[str, Any]) -> Result:
     return Result(FAILED, words)
 
 
-def _is_prompt(entry: dict[str, Any]) -> bool:
+def is_prompt(entry: dict[str, Any]) -> bool:
     """Whether a person wrote this line, not a tool, a hook or the client itself."""
     if entry.get("type") != "user" or entry.get("isMeta") is True:
         return False
-    if entry.get("isCompactSummary") is True or _blocks(entry, "tool_result"):
+    if entry.get("isCompactSummary") is True or blocks(entry, "tool_result"):
         return False
     origin = entry.get("origin")
     return not isinstance(origin, dict) or origin.get("kind") == "human"
 
 
-def _seconds(timestamp: object) -> float:
+def moment(timestamp: object) -> float:
     try:
         return datetime.fromisoformat(str(timestamp).replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):
         return 0.0
 
 
-def _size(path: bytes) -> int:
+def file_size(path: bytes) -> int:
     try:
         return os.stat(path).st_size
     except (OSError, ValueError):
         return 0
 
 
-def _encoded(path: str | bytes) -> bytes:
+def encoded(path: str | bytes) -> bytes:
     """A path as the system takes it; empty for one that it cannot take."""
     try:
         return os.fsencode(path)
@@ -537,7 +543,7 @@ def _encoded(path: str | bytes) -> bytes:
 
 
 def _tail(path: bytes, size: int) -> bytes:
-    return _read(path, max(0, _size(path) - size))
+    return _read(path, max(0, file_size(path) - size))
 
 
 def _read(path: bytes, offset: int) -> bytes:

@@ -11,7 +11,7 @@ from feishuperm.lib import qr
 from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import Reply, ask_server, is_listening
 from feishuperm.lib.display import one_line, pad
-from feishuperm.lib.language import spoken, translate
+from feishuperm.lib.language import duration, spoken, translate
 from feishuperm.messages import msg, word
 from feishuperm.models.ask import last_name
 from feishuperm.models.settings import host_is_local, url_host
@@ -159,12 +159,3 @@ def qr_lines(link: str, columns: int) -> list[str]:
 
 def row(name: str, value: object) -> str:
     return f"{pad(translate(word(name)), 9)}{one_line(str(value), 2000)}"
-
-
-def duration(seconds: float) -> str:
-    """A time span as short as it can be said."""
-    whole = max(0, int(seconds))
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if whole >= size:
-            return f"{whole // size} {translate(word(unit))}"
-    return f"{whole} {translate(word('s'))}"

@@ -23,6 +23,7 @@ from feishuperm.models.ask import (
     Option,
     Outcome,
     Receipt,
+    Spent,
     to_plain,
 )
 from feishuperm.models.kind import KINDS, Kind, offers
@@ -53,6 +54,9 @@ def spoiled(value: Any, ours: tuple[str, ...]) -> Any:
             planted[name] = NESTED[name]
         elif isinstance(default, str) and name not in ours:
             planted[name] = CANARY
+        elif isinstance(default, Spent):  # numbers: they have no room for one
+            assert not any(isinstance(part, str) for part in default)
+            planted[name] = Spent(60.0, 3, 48_000, 0.35)
         elif isinstance(default, tuple) and name != "actions":
             planted[name] = (CANARY,)
     return value._replace(**planted)

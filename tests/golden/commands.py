@@ -10,8 +10,8 @@ from tests.golden.stage import Stage, fill_project, folder, run
 
 COMMANDS = (
     "serve", "hook", "supervisor", "run", "trust", "passes", "install", "uninstall",
-    "doctor", "stop", "restart", "status", "demo", "test-card", "log", "gateway",
-    "join", "leave", "machines", "version",
+    "doctor", "stop", "restart", "status", "sessions", "demo", "test-card", "log",
+    "gateway", "join", "leave", "machines", "version",
 )  # fmt: skip
 # With no server and nothing installed.
 ALONE = (

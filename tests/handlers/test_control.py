@@ -7,6 +7,7 @@ from feishuperm.handlers.permission import COMMANDS, FOR_PERSONS, FOR_SESSIONS, 
 from feishuperm.services.grants import Passes
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.quiet import QuietHours
+from feishuperm.services.sessions import Sessions
 from feishuperm.services.web_access import Links, LoginTokens
 from tests.handlers.gates import AGENT, FakeClients
 from tests.tables import every_row
@@ -71,6 +72,7 @@ class Socket:
             self.tickets,
             self.clients,
             cast(Any, self.desk),
+            Sessions(),
             {"http": url},
             lambda: None,
             lambda again: self.desk.done.append("handover") or 0,

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from feishuperm.lib.feishu import build_notice_card
+from feishuperm.models.ask import Spent
 from feishuperm.models.payload import HookPayload, parse_payload
 from feishuperm.services import notices as module
 from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
-from feishuperm.services.transcript import Words
+from feishuperm.services.session_reader import Figures
 from tests.services.test_approvals import Channel
 from tests.tables import every_row
 
@@ -62,18 +64,28 @@ def test_event_without_a_project_is_of_its_folder() -> None:
     assert channel.notices[0].project == "/work/cwd"
 
 
-@pytest.mark.parametrize(("started", "seconds"), [(40.0, 60.0), (0.0, 0.0)])
-def test_end_of_a_turn_says_how_long_it_took_if_that_is_known(
-    monkeypatch: pytest.MonkeyPatch, started: float, seconds: float
+@pytest.mark.parametrize(
+    ("turn", "seconds", "spent"),
+    [
+        (Figures(prompted=40.0, calls=2), 60.0, "用时 1:00 · 工具调用 2 次"),
+        (Figures(tokens=48_000), 0.0, "上下文 48k tokens"),
+        (Figures(), 0.0, ""),
+    ],
+)
+def test_end_of_a_turn_says_what_it_took_if_that_is_known(
+    monkeypatch: pytest.MonkeyPatch, turn: Figures, seconds: float, spent: str
 ) -> None:
-    words = Words(prompted=started)
-    monkeypatch.setattr(module, "last_words", lambda path: words)
+    monkeypatch.setattr(module, "figures", lambda path: turn)
     notices, channel, _ = made("stop", "notification")
     notices.event(payload(STOP), "/p")
-    assert channel.notices[0].seconds == seconds
+    notice = channel.notices[0]
+    assert notice.seconds == seconds
+    for shown in (notice, notice.bare()):
+        card = json.dumps(build_notice_card(shown, "zh"), ensure_ascii=False)
+        assert card.count(spent or "用时") == bool(spent)
     event = {"hook_event_name": "Notification", "message": "m"}
     notices.event(payload(event), "/p")
-    assert channel.notices[1].seconds == 0.0
+    assert (channel.notices[1].seconds, channel.notices[1].spent) == (0.0, Spent())
 
 
 def test_branch_of_the_project_is_told(tmp_path: Path) -> None:

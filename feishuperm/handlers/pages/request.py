@@ -246,7 +246,7 @@ def origin(ask: Ask) -> tuple[Fact, ...]:
         Fact(msg("Project"), ask.project),
         Fact(msg("Branch"), ask.branch),
         Fact(msg("Agent"), ask.agent),
-        Fact(msg("Session"), ask.session),
+        Fact(msg("Session"), f"{ask.session} {ask.session_title}".strip()),
         Fact(msg("Time"), moment(ask.created)),
         Fact(msg("Request"), ask.id),
     )
