@@ -50,6 +50,7 @@ TOKEN = "/open-apis/auth/v3/tenant_access_token/internal"
 MESSAGES = "/open-apis/im/v1/messages"
 FILES = "/open-apis/im/v1/files"
 ENDPOINT = "/callback/ws/endpoint"
+PIN = "/open-apis/im/v2/feed_cards/bot_time_sentive?user_id_type=open_id"  # so spelt
 BOT = "/open-apis/bot/v3/info"
 ENABLED = 2  # how a bot is that can be used
 CONNECTIONS = "/open-apis/event/v1/connection"
@@ -119,6 +120,7 @@ PAGES = {
     msg("Feishu is busy; if that lasts, the app was never published"): "version",
 }
 SCOPE = re.compile(r"[a-z0-9_.:]{3,80}\Z")
+AUTH = "auth?q={}&op_from=openapi&token_type=tenant"  # a page of the console
 MOST_SCOPES = 3  # of which one is enough; named in a sentence
 REPAIR = "{} -> {}"  # what is wrong, and what repairs it
 Result = SendResult  # what became of a call
@@ -170,6 +172,13 @@ class AppApi:
         """Let one of our messages buzz."""
         path = f"{MESSAGES}/{message_id}/urgent_app?user_id_type=open_id"
         return self.request("PATCH", path, {"user_id_list": [open_id]})
+
+    def pin(self, people: list[str], is_up: bool) -> Result:
+        """Put the bot's chat on top of these people's lists, or back to its place."""
+        body = {"time_sensitive": is_up, "user_ids": people}
+        result = self.request("PATCH", PIN, body)
+        is_done = result.ok and not list_at(result.data, "failed_user_reasons")
+        return result._replace(ok=is_done)
 
     def upload(self, name: str, data: bytes) -> Result:
         """Hand a file in; `data["file_key"]` of the result is its name to send."""
@@ -264,7 +273,7 @@ class AppApi:
             scopes = [name for name in names if SCOPE.match(name)][:MOST_SCOPES]
         if scopes:
             said = msg("{} ({})", said, " or ".join(scopes))
-            page = f"auth?q={','.join(scopes)}&op_from=openapi&token_type=tenant"
+            page = AUTH.format(",".join(scopes))
         if page:
             said = msg("{}: {}", said, self.console(page))
         return result._replace(message=said, data=answer)

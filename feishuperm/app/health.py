@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from feishuperm.app.api import (
+    AUTH,
     BOT,
     CONNECTIONS,
     ENABLED,
@@ -90,6 +91,19 @@ SAME = {
     "application:application:self_manage": "admin:app.info:readonly",
 }
 SCOPES = tuple(SAME)
+# What it may do besides, of which one is enough, and what that gives; nothing needs it.
+READ_EVENT = "im.message.message_read_v1"
+OFFERED = msg("optional permission {}: {}; to add it: {}")
+OPTIONAL = {
+    ("im:datasync.feed_card.time_sensitive:write",): msg(
+        "it keeps the bot's chat on top of your list while a card is pending"
+    ),
+    ("im:message:readonly", "im:message"): msg(
+        "with the event {} it tells which cards you have read: those are not reminded "
+        "of",
+        READ_EVENT,
+    ),
+}
 BOT_STATES = {
     0: msg("the app's bot has never been used"),
     1: msg("the company has switched off the app's bot"),
@@ -124,7 +138,7 @@ def examine(api: AppApi, briefly: bool = False) -> Iterator[Finding]:
     about = api.request("GET", APPLICATION)
     yield from _application(api, about)
     if not briefly:
-        yield _scopes(api, part_at(about.data, "app"))
+        yield from _scopes(api, part_at(about.data, "app"))
 
 
 def _published(api: AppApi) -> Finding | None:
@@ -187,22 +201,28 @@ def _application(api: AppApi, result: Result) -> Iterator[Finding]:
         yield ok(msg("taps reach the app over its long connection"))
 
 
-def _scopes(api: AppApi, app: Mapping[str, Any]) -> Finding:
+def _scopes(api: AppApi, app: Mapping[str, Any]) -> Iterator[Finding]:
     """By the app's own list; one that may not read that is asked for by another."""
     listed, name = app.get("scopes"), "scope"
     if not isinstance(listed, list):
         listed, name = api.request("GET", GRANTED).data.get("scopes"), "scope_name"
     if not isinstance(listed, list):
-        return warn(msg("Feishu does not say what the app may do"), TEST)
+        yield warn(msg("Feishu does not say what the app may do"), TEST)
+        return
     rows = [part_at(row) for row in listed]
     granted = {row.get(name) for row in rows if row.get("grant_status", 1) == 1}
     missing = [name for name in SCOPES if granted.isdisjoint((name, SAME[name]))]
+    for names, gives in OPTIONAL.items():
+        if granted.isdisjoint(names):
+            page = api.console(AUTH.format(names[0]))
+            yield ok(msg(OFFERED, names[0], gives, page))
     if not missing:
-        return ok(msg("the app has every permission it needs"))
-    query = f"auth?q={','.join(missing)}&op_from=openapi&token_type=tenant"
+        yield ok(msg("the app has every permission it needs"))
+        return
+    query = AUTH.format(",".join(missing))
     text = msg("the app lacks permissions: {}", ", ".join(missing))
     stops = not set(missing).isdisjoint(SCOPES[:2])
-    return Finding(FAIL if stops else WARN, text, _rescan_or(api, query))
+    yield Finding(FAIL if stops else WARN, text, _rescan_or(api, query))
 
 
 def _page(api: AppApi, page: str) -> str:

@@ -41,6 +41,7 @@ class OpenCard(NamedTuple):
     machine: str = ""  # whose request it is, through a gateway
     owner: str = ""  # of that machine
     shared: bool = False  # a row of a card of many, see `bursts`
+    seen: float = 0.0  # wall clock: when it was read
 
 
 class Shown(NamedTuple):

@@ -50,7 +50,7 @@ from feishuperm.app.cards import (
     passes_card,
     settled_card,
 )
-from feishuperm.app.health import Connection, Health
+from feishuperm.app.health import READ_EVENT, Connection, Health
 from feishuperm.app.panels import (
     LIMITS,
     STOPPED,
@@ -59,6 +59,7 @@ from feishuperm.app.panels import (
     notice_card,
     read_press,
 )
+from feishuperm.app.pin import Pin
 from feishuperm.app.store import MOST_SHOWN, OpenCard, Shown
 from feishuperm.app.taps import (
     is_changed,
@@ -108,7 +109,10 @@ PERSON_LIMIT = ((5, 1.0), (1000, 60.0))  # messages to one person, and of one ap
 CHANGE_LIMIT = ((40, 1.0), (1000, 60.0))
 MOST_CARDS = 1_000  # open cards, as many as an outbox queues
 BLOCK = 2_000  # characters of a block that a settled card shows again
-MUTED, SHOWN = "muted.json", "shown.json"  # beside the cards
+# Beside the cards: whether the chat is muted, what shows sessions, whose list the chat
+# is on top of and whether reading is told.
+MUTED, SHOWN, KEPT = "muted.json", "shown.json", "kept.json"
+MOST_READ = 500  # messages of one event
 RECORDS = 200  # settled cards that may still have to tell the result
 NOTICE_SECONDS = 300.0
 REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
@@ -148,6 +152,7 @@ class CardStore:
         self._cards: dict[str, OpenCard] = {}
         self.get = self._cards.get
         self.muted_until = 0.0  # wall clock
+        self.kept: dict[str, Any] = {}
         self._shown: dict[str, Shown] = {}  # by key, the newest last
         self._load()
 
@@ -171,6 +176,10 @@ class CardStore:
     def mute(self, until: float) -> None:
         self.muted_until = until
         self._write(MUTED, until)
+
+    def keep(self, **values: object) -> None:
+        self.kept.update(values)
+        self._write(KEPT, self.kept)
 
     async def shown(self, place: str) -> list[Shown]:
         """Messages about sessions, see `app.panels`; here is one place."""
@@ -221,6 +230,9 @@ class CardStore:
             is_moment = isinstance(kept, (int, float)) and 0 <= kept < LARGEST
             self.muted_until = float(kept) if is_moment else 0.0
             return
+        if name == KEPT:
+            self.kept = part_at(kept)
+            return
         if name == SHOWN:
             rows = [from_plain(Shown, row) for row in list_at(kept, "rows")]
             self._shown = {row.key: row for row in rows[-MOST_SHOWN:]}
@@ -267,7 +279,7 @@ class AppChannel(Channel):
     ) -> None:
         self.api, self.people, self.approvals = api, people, approvals
         self.sessions = sessions
-        self.store, self.keep_row = store, store.put
+        self.store = store
         self.later = later
         self._language = language
         self.urgent = urgent
@@ -294,6 +306,12 @@ class AppChannel(Channel):
         self._changing = 0  # cards that are changed in a moment
         self._bursts: list[Burst] = []  # those with a pending row
         self._pace = Pace(clock)
+        own = [people.receiver] if people.receiver.startswith("ou_") else []
+        self._pin = Pin(
+            api, own, [id for id in list_at(store.kept, "pinned") if str(id) == id],
+            lambda ids: store.keep(pinned=ids), self._queue, later, clock,
+        )  # fmt: skip
+        self._read_at: dict[str, float] = {}  # by message, latest last
         self._panels = PanelCards(
             store, self._post, self._redraw, self._tell, RateLimit(LIMITS),
             later, clock, wall, self.say,
@@ -308,6 +326,8 @@ class AppChannel(Channel):
         self._line.start()
         for card in self.store.all():
             self._end(card, self.approvals.outcome(card.ask.id))
+        if self.store.kept.get("reads"):
+            self.approvals.note_seen((), 0.0)
         self.later(RETURN_SECONDS, self._settle_lost)
 
     def close(self) -> None:
@@ -346,7 +366,8 @@ class AppChannel(Channel):
 
     def busy(self) -> bool:
         """Whether a card is still to be changed."""
-        due = self._changing > 0 or any(burst.is_due for burst in self._bursts)
+        due = self._pin.is_due or self._changing > 0
+        due = due or any(burst.is_due for burst in self._bursts)
         return due or self._changes.busy() or self._cards.busy()
 
     def notify(self, notice: Notice) -> None:
@@ -451,8 +472,7 @@ class AppChannel(Channel):
             self.later(AFTER_ANSWER, partial(self._change, shown, outcome, 1))
         if shown is not None and outcome.state == "expired":
             self._health.look(EXAMINE_SECONDS)
-        if not any(self.approvals.is_pending(card.ask.id) for card in self.store.all()):
-            self._line.watch(False)
+        self._watch_line()
 
     def update(self, outcome: Outcome) -> None:
         """The result is known: its record says that too."""
@@ -470,8 +490,9 @@ class AppChannel(Channel):
     def _resume(self, card: OpenCard, announcement: Announcement) -> None:
         """A request has come back whose card is out since the server before."""
         burst = self.burst_of(card.ask.id)
+        self.keep_row(card)
         if burst is not None:
-            self._line.watch(True)
+            self._watch_line()
             announcement.shown()
             burst.watch()
         else:
@@ -492,14 +513,14 @@ class AppChannel(Channel):
         if not result.ok and not is_pending:
             self.store.drop(id)
         elif result.ok and is_pending:
-            self._watch(self.store.put(card))
+            self._watch(self.keep_row(card))
         elif result.ok and outcome is not None:
             self._change(card, outcome)
 
     def _watch(self, card: OpenCard) -> None:
         """A card is out: complete it, and remind of it in time."""
         id = card.ask.id
-        self._line.watch(True)
+        self._watch_line()
         if not card.grants:
             self.approvals.whole(id, MAX_EVENT, self._attach)
         left = self.approvals.seconds_left(id)
@@ -600,9 +621,18 @@ class AppChannel(Channel):
             self.buzz(card.message_id)
 
     def is_calm(self, message_id: str, machine: str = "") -> bool:
-        """Whether nothing may remind of a card: it is quiet."""
+        """Whether nothing may remind of a card: it is quiet, or all of it was read."""
         begin, end = self.approvals.quiet_hours()
-        return begin <= self._wall() < end
+        seen = [row.seen for row in self.store.all() if row.message_id == message_id]
+        return begin <= self._wall() < end or (all(seen) and bool(seen))
+
+    def _watch_line(self) -> None:
+        """As long as a card is pending: its taps must arrive, its chat is on top."""
+        is_pending = self.approvals.is_pending
+        ids = [card.ask.id for card in self.store.all() if card.message_id]
+        is_out = any(map(is_pending, ids))
+        self._line.watch(is_out)
+        self._pin.want(is_out)
 
     def buzz(self, message_id: str, receiver: str = "") -> None:
         for owner in sorted(self.people.owners):
@@ -614,6 +644,7 @@ class AppChannel(Channel):
             if not self.approvals.is_pending(card.ask.id):
                 outcome = self.approvals.outcome(card.ask.id)
                 self._end(card, outcome or gone(card.ask, self._wall()))
+        self._watch_line()
 
     def _end(self, card: OpenCard, outcome: Outcome | None) -> None:
         burst = self.burst_of(card.ask.id)
@@ -664,8 +695,7 @@ class AppChannel(Channel):
 
         def done(result: Result) -> None:
             on_sent(result)
-            if result.ok and not all(burst.is_over() for burst in self._bursts):
-                self._line.watch(True)
+            self._watch_line()
 
         until = self._clock() + (STAND_IN_SECONDS if stands_in else CHANGE_SECONDS)
         self._cards.add(Job(call, until, True, done, lasts=is_change))
@@ -749,6 +779,36 @@ class AppChannel(Channel):
         answer({})  # first: what a text leads to is told by texts; others come again
         if kind == "im.message.receive_v1":
             self._once(event, self._text, "event", "message", "message_id")
+        if kind == READ_EVENT:
+            self._read(part_at(event, "event"))
+
+    def _read(self, event: dict[str, Any]) -> None:
+        """Messages of the bot were read; what their owner does is another matter."""
+        who, moment = text_at(event, "reader", "reader_id", "open_id"), self._wall()
+        read = {"create_time": text_at(event, "reader", "read_time")}
+        if who not in self.people.owners or is_old(read, moment):
+            return
+        if not self.store.kept.get("reads"):
+            self.store.keep(reads=True)
+        self.approvals.note_seen((), moment)
+        ids = [str(id) for id in list_at(event, "message_id_list")[:MOST_READ]]
+        for id in ids:
+            keep_last(self._read_at, id, moment, REMEMBERED_EVENTS)
+        for card in self.store.all():
+            if card.message_id in ids:
+                self.keep_row(card)
+
+    def keep_row(self, card: OpenCard) -> OpenCard:
+        """Keep a card that is out; it may have been read before its id was known.
+
+        A row that came on a card after that was read is not seen yet.
+        """
+        at = self._read_at.get(card.message_id, 0.0)
+        if not card.seen and at >= card.ask.created:
+            card = card._replace(seen=at)
+        if card.seen:
+            self.approvals.note_seen((card.ask.id,), card.seen)
+        return self.store.put(card)
 
     def _once(
         self,
@@ -787,7 +847,7 @@ class AppChannel(Channel):
             self.approvals.note_refused(id, name, who)
             return toast("error", self.say(wrong))
         if not card.message_id:
-            card = self.store.put(card._replace(message_id=message_id))
+            card = self.keep_row(card._replace(message_id=message_id))
         if name == HOLD:
             return self._extend(card, who)
         answer = read_tap(card.ask, value, action, who)

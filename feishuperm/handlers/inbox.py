@@ -236,7 +236,7 @@ class Inbox:
             row = before.get(asked.id)
             ask = None if row and row.is_fresh(asked) else asked.ask()
             if ask is not None:
-                row = make_row(ask, links_of(self._links, ask))
+                row = make_row(ask, links_of(self._links, ask), asked.seen)
             if row is not None:
                 self._rows[asked.id] = row
         drawn = [asked for asked in waiting if asked.id in self._rows]

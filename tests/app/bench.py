@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +46,8 @@ class Api:
         self.texts: list[tuple[str, str]] = []
         self.files: list[bytes] = []
         self.receivers: list[str] = []
+        self.pins: list[tuple[bool, list[str]]] = []
+        self.pin_answers: list[Result] = []
         self.refuses = False
         self.is_busy = False
         self.asked: list[str] = []
@@ -102,6 +104,10 @@ class Api:
 
     def console(self, page: str) -> str:
         return f"https://open.feishu.cn/app/cli_1/{page}"
+
+    def pin(self, people: list[str], is_up: bool) -> Result:
+        self.pins.append((is_up, people))
+        return self.pin_answers.pop(0) if self.pin_answers else Result(True, 0, "")
 
     def urge(self, message_id: str, who: str) -> Result:
         self.calls.append(("urge", message_id, who))
@@ -168,6 +174,8 @@ class Bench(FakeApprovals):
         self.replied: Receipt | None = None  # to every answer, if not what it did
         self.events = 0
         self.receivers = self.api.receivers
+        self.has_receipts = False
+        self.seen: dict[str, float] = {}  # requests whose cards were read
         self.night = (0.0, 0.0)  # quiet hours, from START on
         self.start()
 
@@ -210,6 +218,10 @@ class Bench(FakeApprovals):
 
     def note_refused(self, id: str, action: str, who: str) -> None:
         self.refused.append((id, action, who))
+
+    def note_seen(self, ids: Iterable[str], at: float) -> None:
+        self.has_receipts = True
+        self.seen.update(dict.fromkeys(ids, at))
 
     def quiet_hours(self) -> tuple[float, float]:
         begin, end = self.night
@@ -376,6 +388,14 @@ class Bench(FakeApprovals):
             Delivery(payload), lambda reply: bool(replies.append(reply) or True)
         )
         return replies
+
+    def read(self, *ids: str, who: str = OWNER, ago: float = 0.0) -> None:
+        """Messages of the bot were read."""
+        moment = str(int((START + self.timers.time - ago) * 1000))
+        reader = {"reader_id": {"open_id": who}, "read_time": moment}
+        header = {"event_type": "im.message.message_read_v1"}
+        event = {"reader": reader, "message_id_list": list(ids)}
+        assert self.deliver({"header": header, "event": event}) == {}
 
     def deliver(self, event: object) -> Json:
         (reply,) = self._deliver(event)

@@ -14,8 +14,8 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.e2e.test_app import app_settings, sent
-from tests.fakes.feishu import FakeFeishu
-from tests.fakes.feishu_app import FakePlatform
+from tests.fakes.feishu import FakeFeishu, Refusal
+from tests.fakes.feishu_app import OWNER, PIN_SCOPE, STRANGER, FakePlatform
 from tests.served import Served, decision, event, finish
 
 
@@ -100,3 +100,100 @@ def test_hook_without_a_server_sends_its_card_by_day_alone(
             )
             assert (hook.returncode, hook.stdout) == (0, b"")
             assert len(bot.messages) == count
+
+
+# Noticed: the chat on top of the list, and what was read.
+
+
+def test_pending_card_keeps_the_chat_on_top_and_a_killed_server_leaves_it_nowhere(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    feishu.granted.append(PIN_SCOPE)
+    with Served(pyz, tmp_path, **app_settings(feishu)) as served:
+        wait_until(lambda: feishu.connections.open)
+        hook = served.hook(event())
+        message = sent(feishu)
+        wait_until(lambda: feishu.pinned == {OWNER})
+        feishu.pin_refusals.append(Refusal(99991400, "request trigger limit", 429))
+        assert feishu.tap(message, "批准运行").ok
+        assert decision(finish(hook)) == {"behavior": "allow"}
+        wait_until(lambda: feishu.pinned == set())  # though it was refused at first
+        hook = served.hook(event())
+        sent(feishu, 2)
+        wait_until(lambda: feishu.pinned == {OWNER})
+        served.kill()
+        hook.kill()
+        hook.wait()
+        assert feishu.pinned == {OWNER}
+        served.start()
+        hook = served.hook(event())
+        sent(feishu, 3)
+        served.stop()  # what is pending is left to the terminal
+        assert feishu.pinned == set()
+
+
+def test_app_without_the_permission_shows_cards_all_the_same(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    with Served(pyz, tmp_path, **app_settings(feishu)) as served:
+        wait_until(lambda: feishu.connections.open)
+        for count in (1, 2):
+            hook = served.hook(event())
+            assert feishu.tap(sent(feishu, count), "批准运行").ok
+            assert decision(finish(hook)) == {"behavior": "allow"}
+        status = served.status()
+        assert status is not None and feishu.pins == []
+        assert [row["state"] for row in status["channels"]] == ["up", "up"]
+
+
+def test_card_that_was_read_says_so_everywhere_and_is_not_reminded_of(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    feishu.tells_reading = True
+    wants = app_settings(feishu)
+    wants.update(PERMISSION_REQUEST_TIMEOUT="8", FEISHU_URGENT="app")
+    with Served(pyz, tmp_path, **wants) as served:
+        wait_until(lambda: feishu.connections.open)
+        hook = served.hook(event())
+        message = sent(feishu)
+        feishu.read(message, who=STRANGER)
+        feishu.read("om_other")
+        (waiting,) = (served.status() or {})["waiting"]
+        assert waiting["seen"] is None  # it is told, and was not read
+        assert "not seen" in command(served, "status")
+        answer = feishu.read(message)
+        assert answer is not None and answer["code"] == 200
+        moment = wait_until(lambda: (served.status() or {})["waiting"][0]["seen"])
+        read = time.strftime("%H:%M", time.localtime(moment))
+        assert f"seen {read}" in command(served, "status")
+        assert f"已读 {read}" in served.get("/").text
+        assert finish(hook)  # nobody answered: seen is no answer, and stops no clock
+        assert feishu.replies == [] and feishu.urged == []
+        wait_until(lambda: f"(seen {read})" in command(served, "log"))
+        assert served.ledger()[-1]["seen"] == pytest.approx(moment, abs=0.01)
+
+
+def command(served: Served, name: str) -> str:
+    """What a command prints, in English."""
+    environ = {**served.environ, "FEISHUPERM_LANG": "en"}
+    run = subprocess.run(
+        [served.pyz, name], env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_test_card_is_sent_at_night_and_says_that_it_is_quiet(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    with Served(pyz, tmp_path, **settings(feishu)) as served:
+        wait_until(lambda: feishu.connections.open)
+        test = subprocess.Popen(
+            [served.pyz, "test-card"],
+            env={**served.environ, "FEISHUPERM_LANG": "en"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert feishu.tap(sent(feishu), "收到").ok
+        said, _ = test.communicate(timeout=60)
+        assert "quiet hours" in said and test.returncode == 0

@@ -56,6 +56,7 @@ ANSWER_SECONDS = 3.0  # for the answer to a tap
 MAX_FILE = 30 << 20
 TOASTS = ("info", "success", "error", "warning")
 WRONG_APP = {"code": 1000040345, "msg": "app_id or app_secret is invalid"}
+PIN_SCOPE = "im:datasync.feed_card.time_sensitive:write"
 QUIET = logging.getLogger("tests.fakes.feishu_app")  # handshakes that faults cut short
 QUIET.disabled = True
 
@@ -242,6 +243,11 @@ class Connections:
         return body
 
 
+def _is_pin(given: Json) -> bool:
+    fields = {"time_sensitive", "user_ids"}
+    return set(given) == fields and isinstance(given["time_sensitive"], bool)
+
+
 def _bytes(event: Json) -> bytes:
     """An event as JSON; half a character can only be escaped."""
     try:
@@ -269,6 +275,12 @@ class FakePlatform(FakeFeishu):
         self.bot_status = 2
         self.subscribed = True
         self.people: dict[str, str] = {}  # open_id -> name
+        self.pinned: set[str] = set()  # people on whose lists the bot's chat is on top
+        self.pins: list[tuple[bool, list[str]]] = []  # every call that was taken
+        self.pin_times: deque[float] = deque()
+        self.pin_refusals: deque[Refusal] = deque()  # of the next calls
+        self.unreachable: set[str] = set()  # people the bot may not pin itself for
+        self.tells_reading = False  # subscribed to the event, and allowed to have it
         self.spoken: dict[str, Json] = {}  # what people wrote
         self._sent_texts = 0
 
@@ -420,6 +432,30 @@ class FakePlatform(FakeFeishu):
             }
         )  # fmt: skip
 
+    def read(self, *ids: str, who: str = OWNER, seconds: float = 0.0) -> Json | None:
+        """Read messages of the bot, so many seconds ago; the acknowledgement.
+
+        None where nobody is told.
+        """
+        if not self.tells_reading:
+            return None
+        moment = str(int((time.time() - seconds) * 1000))
+        reader = {
+            "reader_id": {"open_id": who, "union_id": "on_" + who[3:]},
+            "read_time": moment, "tenant_key": "tk",
+        }  # fmt: skip
+        return self.connections.push(
+            {
+                "schema": "2.0",
+                "header": {
+                    "event_id": f"e-{self.connections.random.getrandbits(64):x}",
+                    "event_type": "im.message.message_read_v1", "token": "v",
+                    "create_time": moment, "tenant_key": "tk", "app_id": APP_ID,
+                },
+                "event": {"reader": reader, "message_id_list": list(ids)},
+            }
+        )  # fmt: skip
+
     # The calls.
 
     def other(
@@ -436,6 +472,8 @@ class FakePlatform(FakeFeishu):
         parts = route.split("/")
         if method == "GET":
             return self._about(route)
+        if route == "im/v2/feed_cards/bot_time_sentive" and method == "PATCH":
+            return self._pin(query, body)
         if route == "im/v1/files" and method == "POST":
             return self._upload(body, headers)
         if parts[:3] == ["im", "v1", "messages"] and len(parts) in (4, 5):
@@ -492,6 +530,30 @@ class FakePlatform(FakeFeishu):
             user = {"name": self.people.get(route.rpartition("/")[2], "")}
             return {"code": 0, "msg": "", "data": {"user": user}}
         raise Refusal(404, "page not found", 404)
+
+    def _pin(self, query: str, body: bytes) -> Json:
+        """The bot's chat goes on top of some people's lists, or off it."""
+        if PIN_SCOPE not in self.granted:
+            raise Refusal(99991672, "Access denied. One of the scopes", 400)
+        if self.pin_refusals:
+            raise self.pin_refusals.popleft()
+        self._check_often(self.pin_times, 50)
+        given = json_object(body) or {}
+        is_up, people = given.get("time_sensitive"), given.get("user_ids")
+        are_ids = isinstance(people, list) and 0 < len(people) <= 50
+        is_named = are_ids and all(str(id).startswith("ou_") for id in people or ())
+        if query != "user_id_type=open_id" or not is_named or not _is_pin(given):
+            raise Refusal(99992402, "field validation failed", 400)
+        assert isinstance(people, list)
+        self.pins.append((bool(is_up), people))
+        done = set(people) - self.unreachable
+        self.pinned = self.pinned | done if is_up else self.pinned - done
+        reasons = [
+            {"error_code": 1, "error_message": "no right", "user_id": id}
+            for id in people
+            if id in self.unreachable
+        ]
+        return {"code": 0, "msg": "", "data": {"failed_user_reasons": reasons}}
 
     def _message(
         self, method: str, id: str, rest: list[str], query: str, body: bytes
@@ -553,12 +615,12 @@ class FakePlatform(FakeFeishu):
             return {"code": 0, "msg": "success", "data": self._keep(message)}
         return super()._create(query, body, headers)
 
-    def _check_often(self, times: deque[float]) -> None:
+    def _check_often(self, times: deque[float], most: int = 5) -> None:
         """Five a second to one person, five a second for one message."""
         now = self.clock()
         while times and times[0] <= now - 1:
             times.popleft()
-        if self.limits and len(times) >= 5:
+        if self.limits and len(times) >= most:
             raise Refusal(230020, "This operation triggers the frequency limit.", 400)
         times.append(now)
 

@@ -38,7 +38,7 @@ class Asked:
         self.taken = 0  # how often somebody wanted to show it
         self.ended = ended
         self.why = ask.why
-        self.extended = False
+        self.extended, self.seen = False, 0.0
         self.masked, self.veiled = ask.masked, ask.veiled
         self.danger = ask.dangers
         self.is_worded = True

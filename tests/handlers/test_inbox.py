@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ from urllib.parse import urlencode
 from feishuperm.protocol.http1 import Response
 from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.ledger import Ledger
+from feishuperm.services.quiet import QuietHours
 from tests.handlers.pages.page import ID, Page, make_ask
 from tests.handlers.site import (
     BROWSER,
@@ -101,6 +103,19 @@ def test_request_with_a_stopped_clock_is_drawn_again() -> None:
     asked.made, asked.extended = make_ask(hold=False, seconds=355), True
     assert b'data-hold="1"' not in here.send("GET", "/").body
     assert asked.taken == 2
+
+
+def test_row_says_when_its_card_was_read_and_a_line_that_it_is_quiet() -> None:
+    asked = Asked(make_ask())
+    here = Site(asked)
+    page = here.send("GET", "/").body
+    assert "已读".encode() not in page and b'id="quiet" hidden' in page
+    asked.seen = 1_700_000_000.0
+    read = time.strftime("已读 %H:%M", time.localtime(asked.seen))
+    here.desk.notifier.quiet = QuietHours((0, 1439), "", lambda: 1_700_000_000.0)
+    page = here.send("GET", "/").body
+    assert read.encode() in page and b'id="quiet" hidden' not in page
+    assert "免打扰时段：现在生效".encode() in page and asked.taken == 2
 
 
 def test_what_was_not_shown_is_not_marked_as_shown() -> None:

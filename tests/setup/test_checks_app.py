@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from feishuperm.app.api import NO_ANSWER, AppApi, Result, dial_feishu
-from feishuperm.app.health import FAIL, OK, RESCAN, SCOPES, TEST, WARN
+from feishuperm.app.health import FAIL, OK, OPTIONAL, RESCAN, SCOPES, TEST, WARN
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.long_connection import Refusal as LineRefusal
 from feishuperm.setup.checks import app_findings, app_owner, bot_id
@@ -120,6 +120,20 @@ def test_wider_scopes_do_as_well() -> None:
     with scanned() as feishu:
         feishu.scopes = ["im:message", "im:message.p2p_msg", "im:resource", SCOPES[4]]
         assert troubles(feishu) == []
+
+
+def test_optional_scopes_are_named_with_what_they_give_and_are_no_fault() -> None:
+    with scanned() as feishu:
+        names = [next(iter(scopes)) for scopes in OPTIONAL]
+        for granted, left in (([], names), (names[:1], names[1:]), (["im:message"],
+                              names[:1]), (names, [])):  # fmt: skip
+            feishu.scopes = [*SCOPES, *granted]
+            settings = Settings(app_of(feishu))
+            found = app_findings(settings, api_of(feishu), None, "edit config")
+            rows = [row for row in found if "optional permission" in row.text]
+            assert [row.state for row in rows] == [OK] * len(left)
+            for row, name in zip(rows, left):
+                assert name in row.text and f"{CONSOLE}auth?q={name}&" in row.text
 
 
 def test_app_that_may_not_read_its_own_list_is_asked_by_the_other() -> None:

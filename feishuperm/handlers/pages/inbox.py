@@ -100,13 +100,15 @@ class Row(NamedTuple):
     html: str
     why: str = ""  # as it is drawn: it may be known a little later
     hold: bool = False  # drawn with the button that stops its clock
+    seen: float = 0.0  # drawn with when its card was read
 
     def is_fresh(self, request: Request) -> bool:
         """Whether nothing that is drawn has changed since."""
-        return self.why == request.why and not (self.hold and request.extended)
+        is_same = (self.why, self.seen) == (request.why, request.seen)
+        return is_same and not (self.hold and request.extended)
 
 
-def make_row(ask: Ask, links: Links) -> Row:
+def make_row(ask: Ask, links: Links, seen: float = 0.0) -> Row:
     """One pending request. `links` has each offer by name, and "request"."""
     whole = _whole_call(ask)
     until = time.strftime("%H:%M", time.localtime(ask.created + ask.seconds))
@@ -119,7 +121,10 @@ def make_row(ask: Ask, links: Links) -> Row:
         danger = f"<i>{shown(ask.dangers[0])}</i>" if ask.dangers else ""
         what = title + danger + (f"<code>{shown(line)}</code>" if line else "")
     name = " · ".join(filter(None, (_name(ask), ask.project_name)))
-    where = " · ".join(filter(None, (ask.project_name, ask.branch, ask.agent)))
+    read = time.strftime("%H:%M", time.localtime(seen))
+    was_read = text(ask.language, "seen {time}", time=read) if seen else ""
+    parts = (ask.project_name, ask.branch, ask.agent, was_read)
+    where = " · ".join(filter(None, parts))
     # What is shown beside the list changes with these two: its script looks at them.
     state = f' data-why="{shown(ask.why)}" data-hold="{int(ask.hold)}"'
     html = (
@@ -130,7 +135,7 @@ def make_row(ask: Ask, links: Links) -> Row:
         f'<p class="where"><span class="left">{until}</span> {shown(where)}</p>'
         f'<div class="do">{_row_buttons(ask, links, whole)}</div></li>'
     )
-    return Row(html, ask.why, ask.hold)
+    return Row(html, ask.why, ask.hold, seen)
 
 
 def _whole_call(ask: Ask) -> list[str]:
