@@ -40,7 +40,7 @@ SHOWN_SECONDS = 600.0  # that a card may be confirmed
 HOUR, MOST_AN_HOUR = 3600.0, 20
 MOST_SHOWN = 50  # cards at a time: the oldest cannot be confirmed any more
 # Characters: the card has to show all of it, and Feishu takes 30 kB.
-MOST_TEXT = 4000
+MOST_TEXT = 2000
 UNSENDABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 COMMAND = re.compile(r"[\s\ufeff]*/")  # such as /add-dir, which would widen the folder
 GO, CANCEL = "go", "cancel"
@@ -53,6 +53,10 @@ NO_MODE = msg("Claude Code's own default (no settings file names one)")
 REMOTE_OFF = msg(
     "Sessions cannot be started from here: on the computer, `feishuperm install "
     "--remote` switches it on"
+)
+NOT_SHOWN = msg(
+    "Cards show no content here (FEISHUPERM_CARD=title), so nothing can be started by "
+    "one"
 )
 NOT_BY_GATEWAY = msg(
     "Through a gateway nothing is started or continued: on that computer, "
@@ -131,6 +135,8 @@ class Starts:
         """Whether this person may start, from there. Raises FeishupermError."""
         if self._settings.feishuperm_remote != "on":
             raise FeishupermError(REMOTE_OFF)
+        if self._settings.titles_only():
+            raise FeishupermError(NOT_SHOWN)
         self.must_be_owner(asker)
 
     def must_be_owner(self, asker: Asker) -> None:
@@ -215,7 +221,9 @@ class Starts:
             then(Told(self._say(OLD), looks.WARNING, self._end(plan, OLD)))
         elif action == GO:
             starting = msg("Starting; this card will say how it went")
-            then(Told(self._say(starting), looks.INFO, self._end(plan, starting)))
+            # It looks open, so that its channel goes on to change it.
+            card = self._panel(plan)._replace(buttons=(), note=self._say(starting))
+            then(Told(self._say(starting), looks.INFO, card))
             self.carry_out(plan, partial(self._tell, plan))
         else:
             cancelled = msg("Cancelled: nothing was started")

@@ -142,6 +142,7 @@ def test_new_task_shows_a_card_first_and_starts_once_on_its_button(
 
     started = bench.press(told.panel.id)
     assert started.status == "info" and not started.panel.buttons
+    assert started.panel.look == "open"  # it will be changed
     (call,) = bench.claude.calls()
     assert call.folder == bench.shop
     assert call.arguments == ["--bg", "-n", "feishuperm", "--", "fix the build"]
@@ -254,6 +255,7 @@ def test_what_cannot_be_recorded_is_not_started(bench: Bench) -> None:
     [
         ({"FEISHUPERM_REMOTE": "off"}, "install --remote"),
         ({"FEISHUPERM_PROJECTS": ""}, "No project is called shop"),
+        ({"FEISHUPERM_CARD": "title"}, "show no content"),
     ],
 )
 def test_nothing_starts_while_it_is_off_or_no_folder_is_named(
@@ -485,7 +487,7 @@ HOSTILE = [
     *((f"shop {each} go on", OWNER) for each in OPTIONS),
     *((f"{path} go", OWNER) for path in PATHS),
     *((f"{{root}}/{path} go", OWNER) for path in PATHS),
-    *((f"shop {each}", OWNER) for each in (*UNSENT, "x" * 4001, "x" * 100_000)),
+    *((f"shop {each}", OWNER) for each in (*UNSENT, "x" * 2001, "x" * 100_000)),
     *(("shop go", Asker(who, "message", "app")) for who in SENDERS),
     *(("shop go", Asker("ou_owner", how, how)) for how in ("link", "page", "pass", "")),
 ]
