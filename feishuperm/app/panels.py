@@ -279,7 +279,7 @@ def _fits(card: Card) -> bool:
 
 
 def has_ended(panel: Panel) -> bool:
-    """Whether it will not change any more: it has no button."""
+    """Whether it says itself that it is over; its service may add how it went."""
     buttons = [*panel.buttons, *(b for row in panel.rows for b in row.buttons)]
     return panel.look != OPEN and not buttons
 
@@ -294,7 +294,7 @@ class Look:
         self.panel = panel  # the newest
         self.drawn = Panel()
         self.changed_at = self.held_until = -math.inf  # monotonic
-        self.is_timed = False
+        self.is_timed = self.is_last = False
         self.is_busy = True  # a message is under way
         self.refusals = 0
 
@@ -385,7 +385,9 @@ class PanelCards:
         if not has_ended(look.panel):
             look.panel = look.panel.frozen(self._say(why))
         look.changed_at = look.held_until = -math.inf
-        self.go(self._redraw(place, row, look))
+        look.is_last = True
+        redraw = look.panel != look.drawn
+        self.go((self._redraw if redraw else self._go_on)(place, row, look))
 
     def _schedule(self, place: str, row: Shown, look: Look) -> None:
         if look.is_timed or look.is_busy or look.panel == look.drawn:
@@ -422,9 +424,8 @@ class PanelCards:
 
     async def _go_on(self, place: str, row: Shown, look: Look) -> None:
         """What is next for a message: a change, or nothing any more."""
-        if look.refusals >= REFUSALS or (
-            look.panel == look.drawn and has_ended(look.panel)
-        ):
+        is_over = look.is_last and look.panel == look.drawn
+        if is_over or look.refusals >= REFUSALS:
             await self._end(place, row)
         else:
             self._schedule(place, row, look)

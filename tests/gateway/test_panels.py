@@ -15,7 +15,16 @@ from feishuperm.gateway.taps import MAX_RECEIPT
 from feishuperm.messages import text
 from feishuperm.models.ask import Block, Notice, Outcome, Receipt, to_plain
 from feishuperm.models.names import NOT_AS_SHOWN
-from feishuperm.models.panel import ERROR, SUCCESS, Asker, Button, Panel, Row, Told
+from feishuperm.models.panel import (
+    ERROR,
+    GOOD,
+    SUCCESS,
+    Asker,
+    Button,
+    Panel,
+    Row,
+    Told,
+)
 from feishuperm.protocol.machine import CAN, PANELS
 from tests.app.bench import OWNER as APP_OWNER
 from tests.app.bench import Bench as AppBench
@@ -190,11 +199,19 @@ def test_panel_changes_at_a_pace_and_ends_frozen(either: Any) -> None:
     either.turn(12)
     said = said_on(either.card("om_1"))
     assert "the end" in said and "会话已结束" in said and either.values("om_1") == []
-    count = either.changes("om_1")
-    assert 2 <= count <= (either.now() - began) / 5 + 1
-    either.channel.change(progress("a ghost"))
-    either.turn(12)
-    assert either.changes("om_1") == count
+    assert 2 <= either.changes("om_1") <= (either.now() - began) / 5 + 1
+
+
+def test_panel_that_a_press_has_ended_still_tells_how_it_went(either: Any) -> None:
+    either.say("新任务 shop x")
+    ended = progress("starting").frozen("正在启动")
+    either.sessions.told = Told("正在启动", SUCCESS, ended)
+    either.act("om_1", value(either, "om_1", "stop"))
+    either.turn(6)
+    either.channel.change(ended._replace(look=GOOD, note="会话 1a2b 已运行"))
+    either.turn(6)
+    assert "会话 1a2b 已运行" in said_on(either.card("om_1"))
+    assert either.card("om_1")["header"]["template"] == "green"
 
 
 def test_field_and_another_panel_travel(either: Any) -> None:
