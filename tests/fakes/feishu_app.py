@@ -338,7 +338,7 @@ class FakePlatform(FakeFeishu):
             None,
         )
         assert button is not None, [
-            button["text"]["content"] for button in self.buttons(message_id)
+            one["text"]["content"] for one in self.buttons(message_id, True)
         ]
         (behavior,) = button["behaviors"]
         assert behavior["type"] == "callback"

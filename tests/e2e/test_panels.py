@@ -1,0 +1,136 @@
+"""Sessions on cards, end to end: the built file, its app, a gateway, a phone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.e2e.test_app import app_settings
+from tests.e2e.test_gateway import channel
+from tests.fakes.claude_program import ClaudeProgram
+from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform
+from tests.gateways import RunningGateway, join
+from tests.served import Served, event, finish
+
+
+@pytest.fixture
+def feishu() -> Iterator[FakePlatform]:
+    with FakePlatform(limits=False) as platform:
+        yield platform
+
+
+class World:
+    """A server whose sessions can be started from the chat, and the program."""
+
+    def __init__(self, pyz: Path, root: Path, feishu: FakePlatform, way: str) -> None:
+        self.pyz, self.root, self.feishu, self.way = pyz, root, feishu, way
+        self.claude = ClaudeProgram(root / "bin")
+        self.shop = root / "shop"
+        self.shop.mkdir()
+        self.gateway: RunningGateway | None = None
+
+    @contextlib.contextmanager
+    def served(self, **settings: str) -> Iterator[Served]:
+        home = self.root / "laptop"
+        settings = {
+            "FEISHUPERM_REMOTE": "on", "FEISHUPERM_PROJECTS": str(self.shop),
+            "FEISHUPERM_GATEWAY_GRANTS": "on", "ANTHROPIC_API_KEY": "k",
+            "PATH": f"{self.root}/bin:/usr/local/bin:/usr/bin:/bin", **settings,
+        }  # fmt: skip
+        with contextlib.ExitStack() as stack:
+            if self.way == "gateway":
+                running = RunningGateway(self.pyz, self.root / "g", self.feishu)
+                self.gateway = stack.enter_context(running)
+                wait_until(lambda: self.feishu.connections.open)
+                join(self.pyz, home, running, self.feishu, "--name", "laptop")
+            else:
+                home.mkdir()
+                settings.update(app_settings(self.feishu))
+            server = stack.enter_context(Served(self.pyz, home, **settings))
+            if self.way == "gateway":
+                wait_until(lambda: channel(server)["state"] == "up")
+            else:
+                wait_until(lambda: self.feishu.connections.open)
+            yield server
+
+    def card(self, words: str) -> str:
+        """The message that some words bring."""
+        before = set(self.feishu.app_messages)
+        self.feishu.say(words)
+        fresh: set[str] = wait_until(lambda: set(self.feishu.app_messages) - before)
+        return fresh.pop()
+
+    def reply(self, words: str, parent: str = "") -> str:
+        before = len(self.feishu.replies)
+        self.feishu.say(words, parent)
+        wait_until(lambda: len(self.feishu.replies) > before)
+        said: str = json.loads(self.feishu.replies[before][1]["content"])["text"]
+        return said
+
+    def said_on(self, message: str) -> str:
+        return json.dumps(self.feishu.card(message), ensure_ascii=False)
+
+    def labels(self, message: str) -> list[str]:
+        buttons = self.feishu.buttons(message, of_panels=True)
+        return [button["text"]["content"] for button in buttons]
+
+
+@pytest.fixture(params=["app", "gateway"])
+def world(request: Any, pyz: Path, tmp_path: Path, feishu: FakePlatform) -> World:
+    return World(pyz, tmp_path, feishu, request.param)
+
+
+def test_task_is_confirmed_on_a_card_that_tells_how_it_went(
+    world: World, feishu: FakePlatform
+) -> None:
+    with world.served() as server:
+        message = world.card("新任务 shop <at id=all></at> 修复登录")
+        said = world.said_on(message)
+        assert str(world.shop) in said and "修复登录" in said
+        assert ("laptop" in said) is (world.way == "gateway")
+        refused = feishu.tap(message, "启动", who=STRANGER)
+        assert refused.toast["type"] == "error" and world.claude.calls() == []
+        tap = feishu.tap(message, "启动")
+        assert tap.ok and tap.card is not None and world.labels(message) == []
+        wait_until(lambda: "1a2b3c4d" in world.said_on(message))
+        (call,) = world.claude.calls()
+        assert call.arguments[-1] == "<at id=all></at> 修复登录"
+        other = world.card("新任务 shop 再来一次")
+        value = feishu.buttons(other, of_panels=True)[0]["behaviors"][0]["value"]
+        copied = feishu.act(message, {"tag": "button", "value": value})
+        assert copied.toast["type"] == "error" and len(world.claude.calls()) == 1
+        server.stop()
+        wait_until(lambda: world.labels(other) == [], 20)
+        assert "修复登录" in world.said_on(message)
+        server.start()
+        if world.way == "app":
+            wait_until(lambda: feishu.connections.open)
+        else:
+            wait_until(lambda: channel(server)["state"] == "up")
+        late = feishu.act(other, {"tag": "button", "value": value})
+        assert late.toast["type"] == "error" and len(world.claude.calls()) == 1
+
+
+def test_settled_card_leads_to_its_session_and_so_does_a_reply(
+    world: World, feishu: FakePlatform
+) -> None:
+    with world.served(FEISHUPERM_REMOTE="off") as server:
+        hook = server.hook(event())
+        before = len(feishu.app_messages) if world.way == "app" else 1
+        wait_until(lambda: len(feishu.app_messages) >= max(before, 1))
+        wait_until(lambda: feishu.buttons(feishu.last))
+        message = feishu.last
+        assert feishu.tap(message, "批准运行").ok
+        finish(hook)
+        assert world.labels(message)[-1:] == ["进展"]
+        assert feishu.tap(message, "进展", who=STRANGER).toast["type"] == "error"
+        assert feishu.tap(message, "进展").ok
+        wait_until(lambda: "install --remote" in world.reply("接着跑测试", message))
+        assert "install --remote" in world.reply("新任务 shop x")
+        assert world.claude.calls() == [] and OWNER
