@@ -75,6 +75,7 @@ from feishuperm.services.limits import Limits
 from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter, load_tables
+from feishuperm.services.progress import Progress
 from feishuperm.services.quiet import quiet_hours
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.services.sessions import Panels, Sessions
@@ -178,7 +179,7 @@ class Server:
         )
         self.callback = self._make_callback(settings, tickets, clients, control)
         handler = PermissionHandler(
-            self.approvals, notices, control, clients, self.sessions
+            self.approvals, notices, control, clients, self.sessions, self.progress
         )
         self.hooks = HookAcceptor(
             self.loop, unix, handler.on_frame, handler.on_close, most_hooks
@@ -206,7 +207,16 @@ class Server:
     def _make_panels(self) -> Panels:
         """What answers the chat's commands about sessions."""
         panels = Panels(self._show_panel)
+        self.progress = Progress(
+            self.settings,
+            self.sessions,
+            self.approvals,
+            self.loop,
+            panels.show,
+            self._in_thread,
+        )
         panels.serve(self.sessions)
+        panels.serve(self.progress)
         self._starts = Starts(
             self.settings,
             self.sessions,

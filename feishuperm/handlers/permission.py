@@ -19,17 +19,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from feishuperm import __version__
+from feishuperm import __version__, wire
 from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
 from feishuperm.lib.json import has_more_parts
 from feishuperm.lib.log import log
 from feishuperm.lib.process_tree import SessionProcesses, peer_pid
 from feishuperm.messages import message_of, msg, pack
-from feishuperm.models.payload import AskPayload, PreToolUsePayload, parse_payload
+from feishuperm.models.payload import (
+    AskPayload,
+    HookPayload,
+    PreToolUsePayload,
+    parse_payload,
+)
 from feishuperm.protocol.frames import parse_control, parse_notice, parse_request
 from feishuperm.services.approvals import Approvals
 from feishuperm.services.grants import Pass, check_rule, rule_digest
 from feishuperm.services.notices import Notices
+from feishuperm.services.progress import Progress
 from feishuperm.services.sessions import Sessions
 from feishuperm.services.web_access import Links, LoginTokens
 
@@ -58,10 +64,12 @@ class PermissionHandler:
         control: Callable[[dict[str, Any], int], Reply],
         clients: SessionProcesses,
         sessions: Sessions,
+        progress: Progress,
     ) -> None:
         self._approvals = approvals
         self._notices = notices
         self._sessions = sessions
+        self._progress = progress
         self._control = control
         self._clients = clients
 
@@ -84,23 +92,36 @@ class PermissionHandler:
                 raise PayloadError("the event has more parts than anybody can look at")
             payload = parse_payload(hook.raw)
         except PayloadError:
-            self._notices.unreadable(hook.project)
+            if not wire.is_spelled(wire.TOOL_RESULT, hook.raw):
+                self._notices.unreadable(hook.project)
             raise
         session = self._sessions.event(payload, hook.project)
-        if isinstance(payload, PreToolUsePayload):
-            self._approvals.let_through(payload, connection)
+        if payload.hook_event_name() in ("PreToolUse", "PostToolUse"):
+            self._answer_call(payload, connection)
             return
         if not isinstance(payload, AskPayload) or not payload.waits():
             connection.send(b"E")
             return
+        self._progress.event(payload)
         client = self._clients.add(_pid(connection), payload.session_id())
         session.client = client or session.client
         session.waits_for(self._approvals.register(hook, payload, connection))
+
+    def _answer_call(self, payload: HookPayload, connection: HookConnection) -> None:
+        """A tool call begins or has ended: stop its turn, or let it through."""
+        said = self._progress.around_call(payload)
+        if said:
+            connection.send(b"D", said)
+        elif isinstance(payload, PreToolUsePayload):
+            self._approvals.let_through(payload, connection)
+        else:
+            connection.send(b"R")
 
     def _notice(self, connection: HookConnection, body: bytes) -> None:
         project, raw = parse_notice(body)
         payload = parse_payload(raw)
         self._sessions.event(payload, project)
+        self._progress.event(payload)
         if payload.hook_event_name() == "SessionEnd":
             self._approvals.session_over(payload.session_id())
         self._notices.event(payload, project)

@@ -41,6 +41,7 @@ from feishuperm.models.request import ALLOWED, ANSWERED, DENIED
 Say = Callable[..., str]
 ToolInput = dict[str, Any]
 REASON, COMMAND, TEXT = "reason", "command", "text"
+OWN_WORDS = "_other"  # the end of the name of a field beside the choices of a question
 NEXT_SECONDS = 12 * 3600  # a session that is done waits over a night
 
 
@@ -129,6 +130,12 @@ class Kind(NamedTuple):
         if answer.surface == "inbox":
             key = IN_THE_INBOX.get(key, key)
         return Decision.deny(say(key, reason=reason), action.interrupts)
+
+    def typed(self, action: Action, answer: Answer) -> list[str]:
+        """What the person wrote in their own words: none of it was offered to them."""
+        own = self.tools == {QUESTION_TOOL} and action.reads == ("*",)
+        names = [name for name in answer.values if own and name.endswith(OWN_WORDS)]
+        return list(filter(None, (action.reason(answer), *map(answer.value, names))))
 
     def may_grant(self, tool_input: ToolInput) -> bool:
         """Whether there is anything to grant: nobody approves a plan without text."""
@@ -258,7 +265,7 @@ def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
         hint = say(added if question.type == "many" else instead)
         own = say("Other (in your own words)")
         hint = hint if question.options else ""
-        fields += (question, Field(f"{question.name}_other", label=own, hint=hint))
+        fields += (question, Field(question.name + OWN_WORDS, label=own, hint=hint))
     return (*fields, *_reason(say, msg("Reason for not answering")))
 
 

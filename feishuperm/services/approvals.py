@@ -42,6 +42,7 @@ from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
 from feishuperm.services.grants import DAY as PASS_SECONDS
 from feishuperm.services.grants import (
+    AskMark,
     Call,
     OneTimeAllows,
     Pass,
@@ -98,6 +99,8 @@ PLACES = {
     "message": ("app",),
 }
 UNDOABLE = ("card", "message", "gateway")  # surfaces whose last rules the chat can undo
+# Where an owner types; a gateway, which somebody else may run, could make words up.
+TYPED_ON = ("card", "message", "page", "inbox")
 NEXT_TURN = 0.005  # seconds: a timer that is due at once runs in the same turn
 TURN_SECONDS = 0.02  # of work for the words of one request in a turn
 REFUSED_MOST = 1000  # attempts that are written down: a loop must not fill the disk
@@ -151,9 +154,10 @@ class Approvals:
         self._samples: dict[tuple[str, str], bytes] = {}  # asks that others resemble
         self._flushing = False
         self._refused: set[tuple[str, str]] = set()  # ids, and what was tried
-        self._one_time_allows = OneTimeAllows(
-            ledger, settings.permission_socket_path, clock, timers.now
-        )
+        self.mark = AskMark(settings.permission_socket_path)
+        self._one_time_allows = OneTimeAllows(ledger, self.mark, clock, timers.now)
+        # What a person typed for a session, on a surface of this machine's own.
+        self.on_typed: Callable[[str, list[str]], object] = lambda session, words: None
         self.passes = Passes(ledger, clock, timers.now)
         self.quiet_hours = notifier.quiet.now
         self.end_quiet = notifier.end_quiet
@@ -572,6 +576,8 @@ class Approvals:
         if row.passes:
             self.passes.add(from_plain(Pass, request.grants))
         head = self._ledger.head() if request.id in self._intents else ""
+        if answer.surface in TYPED_ON:
+            self.on_typed(request.session, KINDS[request.kind].typed(row, answer))
         self.requests.resolve(answer, row, decision, written, head)
 
     def _draw_up_pass(

@@ -52,7 +52,7 @@ from feishuperm.models.fields import number_at
 from feishuperm.models.payload import AskPayload, ToolPayload
 from feishuperm.models.request import ALLOWED, Request
 from feishuperm.services.ledger import Ledger
-from feishuperm.wire import MARK as ASK_MARK
+from feishuperm.wire import MARK as MARK_OF_HOOKS
 
 DAY = 24 * 3600  # seconds: no pass lives longer
 ONCE_SECONDS = 600.0  # of a one-time allow
@@ -312,22 +312,43 @@ class Passes:
         }
 
 
-class OneTimeAllows:
-    """Those that are not spent.
+class AskMark:
+    """A file beside the socket: only while it is there do hooks ask around tool calls.
 
-    A file beside the socket says that there are any: hooks run before every tool call,
-    and only while it is there do they ask.  It grants nothing.
+    Several parts want it, each for itself.  It grants nothing.
     """
+
+    def __init__(self, socket: str) -> None:
+        self._path = os.fsencode(socket) + MARK_OF_HOOKS
+        self._wanted: set[str] = set()
+
+    def show(self, part: str, is_wanted: bool) -> None:
+        """Have the file while any part wants it."""
+        (self._wanted.add if is_wanted else self._wanted.discard)(part)
+        try:
+            if self._wanted:
+                flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+                os.close(os.open(self._path, flags | os.O_CLOEXEC, 0o600))
+            else:
+                os.unlink(self._path)
+        except (FileExistsError, FileNotFoundError):
+            pass
+        except OSError as error:  # hooks do not ask, or ask for nothing
+            log(f"{os.fsdecode(self._path)}: {message_of(error)}", "warning")
+
+
+class OneTimeAllows:
+    """Those that are not spent."""
 
     def __init__(
         self,
         ledger: Ledger,
-        socket: str,
+        mark: AskMark,
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger = ledger
-        self._mark = os.fsencode(socket) + ASK_MARK
+        self._mark = mark
         self._clock = clock
         self._ticks = ticks
         self._rows: dict[str, Pass] = {}  # by the id of the request that made each
@@ -398,17 +419,7 @@ class OneTimeAllows:
         self._show_mark()
 
     def _show_mark(self) -> None:
-        """Have the file beside the socket while there is anything to ask for."""
-        try:
-            if self._rows:
-                flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
-                os.close(os.open(self._mark, flags | os.O_CLOEXEC, 0o600))
-            else:
-                os.unlink(self._mark)
-        except (FileExistsError, FileNotFoundError):
-            pass
-        except OSError as error:  # hooks do not ask, or ask for nothing
-            log(f"{os.fsdecode(self._mark)}: {message_of(error)}", "warning")
+        self._mark.show("allow", bool(self._rows))
 
 
 def read_pass(value: object) -> Pass | None:

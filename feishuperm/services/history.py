@@ -67,6 +67,9 @@ CALLED = {
     IDLE: "next step",
     FORM: "form",
     TEST_TOOL: "test card",
+    "asked": "stop asked",
+    "stopped": "turn stopped",
+    "missed": "nothing left to stop",
 }
 # A card shows eight characters; fewer may be those of several entries.
 HEAD = re.compile(r"[0-9a-fA-F]{8,64}")

@@ -42,6 +42,20 @@ class Parts:
         self.gone.append(connection)
 
 
+class Calls:
+    """What is said around tool calls."""
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.heard: list[str] = []
+
+    def event(self, payload: Any) -> None:
+        self.heard.append(payload.hook_event_name())
+
+    def around_call(self, payload: Any) -> bytes:
+        return self.said
+
+
 class Connection:
     """The server's end of a hook's connection."""
 
@@ -57,7 +71,7 @@ class Desk:
     """The handler with what is around it."""
 
     def __init__(self, sock: socket.socket | None) -> None:
-        self.parts, self.clients = Parts(), FakeClients()
+        self.parts, self.clients, self.calls = Parts(), FakeClients(), Calls()
         self.connection = Connection(sock)
         self.commands: list[tuple[dict[str, Any], int]] = []
         self.handler = PermissionHandler(
@@ -66,6 +80,7 @@ class Desk:
             self._control,
             self.clients,
             Sessions(),
+            cast(Any, self.calls),
         )
 
     def _control(self, command: dict[str, Any], pid: int) -> dict[str, Any]:
@@ -116,7 +131,7 @@ def test_unreadable_request_is_told_of_and_left_to_the_terminal(desk: Desk) -> N
 
 
 def test_other_event_is_sent_back_to_the_hook(desk: Desk) -> None:
-    other = {**EVENT, "hook_event_name": "PostToolUse"}
+    other = {**EVENT, "hook_event_name": "PostToolUseFailure"}
     assert desk.frame(b"Q", question(json.dumps(other).encode())) == [(b"E", b"")]
     assert not desk.parts.registered
 
@@ -126,6 +141,24 @@ def test_call_that_begins_is_shown_to_the_desk(desk: Desk) -> None:
     assert desk.frame(b"Q", question(json.dumps(call).encode())) == [(b"R", b"")]
     assert desk.parts.told == [("call", "Bash")]
     assert not desk.parts.registered
+
+
+@pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
+def test_what_is_to_be_said_to_a_call_is_said_and_no_allow_is_used_up(
+    desk: Desk, event: str
+) -> None:
+    call = question(json.dumps({**EVENT, "hook_event_name": event}).encode())
+    desk.calls.said = b'{"continue": false}\n'
+    assert desk.frame(b"Q", call) == [(b"D", desk.calls.said)]
+    assert desk.parts.told == []
+
+
+def test_result_that_nobody_has_words_for_is_released(desk: Desk) -> None:
+    event = {**EVENT, "hook_event_name": "PostToolUse"}
+    assert desk.frame(b"Q", question(json.dumps(event).encode())) == [(b"R", b"")]
+    event["tool_response"] = list(range(MAX_PARTS + 1))
+    desk.frame(b"Q", question(json.dumps(event).encode()))
+    assert desk.parts.told == [], "it is no request: nobody is alarmed"
 
 
 @pytest.mark.parametrize(("kind", "body"), [(b"X", b""), (b"C", b"[]"), (b"Q", b"")])
@@ -184,3 +217,4 @@ def test_event_nobody_waits_for_goes_to_the_notices(desk: Desk) -> None:
     raw = json.dumps({**EVENT, "hook_event_name": "Stop"}).encode()
     assert desk.frame(b"N", b"\0".join((b"1", b"/srv/shop", raw))) == [(b"R", b"")]
     assert desk.parts.told == [("StopPayload", "/srv/shop")]
+    assert desk.calls.heard == ["Stop"]

@@ -208,7 +208,7 @@ class Bench:
         self.timers = Timers()
         self.ledger = FakeLedger(self.history)
         self.channel, self.inbox = Channel(), Channel("inbox", passive=True)
-        read = Settings(settings)
+        read = self.settings = Settings(settings)
         writer = RuleWriter()
         self.presenter = Presenter(read, writer)
         clock = lambda: 1_700_000_000.0 + self.timers.time  # noqa: E731

@@ -12,7 +12,7 @@ import pytest
 from feishuperm.models.payload import PreToolUsePayload
 from feishuperm.models.request import Request
 from feishuperm.services.grants import ONCE_SECONDS as SECONDS
-from feishuperm.services.grants import OneTimeAllows, call_digest
+from feishuperm.services.grants import AskMark, OneTimeAllows, call_digest
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.request_manager import ledger_entry
 
@@ -43,7 +43,7 @@ class Room:
         self.ledger = Ledger(str(self.folder / "ledger.jsonl"), lambda: self.time)
         self.allows = OneTimeAllows(
             self.ledger,
-            str(self.folder / "s.sock"),
+            AskMark(str(self.folder / "s.sock")),
             lambda: self.time,
             lambda: self.ticks,
         )
