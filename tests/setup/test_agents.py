@@ -418,3 +418,42 @@ def test_new_agent_is_a_row_and_nothing_else(
     assert [row.state for row in desk.rows("zed")] == [OK]
     desk.remove("zed")
     assert not os.path.exists(place.path)
+
+
+@pytest.mark.parametrize(
+    ("args", "answers", "asked", "wanted"),
+    [
+        # Three questions at most: the wait is taken as it would be offered.
+        (["--setup"], ["4", "", "3"], ["Choose", "Should", "Choose"], ["codex"]),
+        (["--setup"], ["4", "n", "3"], ["Choose", "Should", "Choose"], []),
+        (["--setup", "--no-hooks"], ["4", "y", ""], ["Choose", "Wait", "Should"], None),
+        (["--setup", "--agents", "qwen"], ["4", "", "3"], ["Choose", "Wait"], ["qwen"]),
+        (["--setup", "--no-agents", "codex"], ["4", "", "3"], ["Choose", "Wait"], []),
+        ([], [], [], []),  # a later run does what it is told
+    ],
+)
+def test_terminal_offers_the_agents_that_are_here(
+    desk: Desk,
+    monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
+    answers: list[str],
+    asked: list[str],
+    wanted: list[str] | None,
+) -> None:
+    desk.with_agent("codex")
+    prompts: list[str] = []
+    rest = iter(answers)
+
+    def answer(prompt: str) -> str:
+        prompts.append(prompt.split()[0])
+        return next(rest)
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setattr("feishuperm.setup.install.can_ask", lambda: True)
+    install = installing(desk, *args)
+    install.ask()
+    assert len(prompts) <= 3
+    assert set(asked) <= set(prompts)
+    assert install.wanted == (["codex"] if wanted is None else wanted)
+    waits = install.config.new.get("PERMISSION_REQUEST_TIMEOUT")
+    assert waits == ("600" if args else None)
