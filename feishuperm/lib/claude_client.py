@@ -156,28 +156,41 @@ def first_folder(transcript: str) -> str:
 
 
 def saved_mode(session: str, transcript: str, environ: Mapping[str, str]) -> str:
-    """The permission mode in which a session would go on; empty if nobody knows."""
+    """The permission mode in which a session would go on; empty if nobody knows.
+
+    Raises FeishupermError for one in which nobody is asked.
+    """
     path = os.path.join(claude_dir(environ), "jobs", session[:8], "state.json")
     try:
         flags = " ".join(map(str, list_at(read_json(path), "respawnFlags")))
         if "dangerously" in flags or any(mode in flags for mode in BYPASSES):
-            return BYPASSES[0]
+            return asking(BYPASSES[0])
         with open(transcript, "rb") as file:
             file.seek(-min(MOST, file.seek(0, os.SEEK_END)), os.SEEK_END)
             found = MODE.findall(file.read(MOST))
     except (OSError, FileError):
         return ""
-    return found[-1].decode() if found else ""
+    return asking(found[-1].decode() if found else "")
 
 
 def folder_mode(folder: str, environ: Mapping[str, str]) -> str:
     """The permission mode in which sessions start there; empty: the client's own.
 
-    Raises FileError for settings that cannot be read.
+    Raises FeishupermError for one in which nobody is asked, and for settings that
+    cannot be read.
     """
     mode = ""
     for path in (*claude_settings(folder, environ).values(), *managed_settings()):
         mode = text_at(read_json(path), "permissions", "defaultMode") or mode
+    return asking(mode)
+
+
+def asking(mode: str) -> str:
+    """A permission mode. Raises FeishupermError if nobody is asked in it."""
+    if mode in BYPASSES:
+        raise FeishupermError(
+            msg("Refused: in the permission mode {} nobody is asked", mode)
+        )
     return mode
 
 
@@ -186,16 +199,14 @@ def has_key(environ: Mapping[str, str]) -> bool:
     if sys.platform == "darwin" or any(environ.get(key) for key in KEYS):
         return True  # a Mac keeps the login in its keychain
     folder = claude_dir(environ)
+    if os.path.exists(os.path.join(folder, ".credentials.json")):
+        return True
     try:
-        settings = read_json(os.path.join(folder, "settings.json"))
+        settings = part_at(read_json(os.path.join(folder, "settings.json")))
     except FileError:
         return False
-    given = part_at(settings, "env")
-    return (
-        os.path.exists(os.path.join(folder, ".credentials.json"))
-        or bool(value_at(settings, "apiKeyHelper"))
-        or any(given.get(key) for key in KEYS)
-    )
+    named = {*settings, *part_at(settings, "env")}
+    return not named.isdisjoint((*KEYS, "apiKeyHelper"))
 
 
 def trusts(folder: str, environ: Mapping[str, str]) -> bool:

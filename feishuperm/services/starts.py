@@ -62,8 +62,10 @@ NOT_BY_GATEWAY = msg(
     "Through a gateway nothing is started or continued: on that computer, "
     "FEISHUPERM_GATEWAY_GRANTS=on allows it"
 )
-USED = msg("This card has been used: nothing was started a second time")
-OLD = msg("This card is older than ten minutes, or the server has restarted: ask again")
+OVER = msg(
+    "This card has been used, is older than ten minutes, or is from before a restart: "
+    "nothing was started"
+)
 
 
 class Plan(NamedTuple):
@@ -105,7 +107,6 @@ class Starts:
         self._clock = clock
         self._environ = environ
         self._plans: dict[str, Plan] = {}  # shown and not used, by id
-        self._used: dict[str, None] = {}
         self._at_it: set[str] = set()  # people whose start is not over
         self._times: dict[str, list[float]] = {}  # of a person's starts, this hour
 
@@ -123,9 +124,17 @@ class Starts:
 
     def command(self, name: str, words: str, asker: Asker, then: Then) -> None:
         """Show what would be started, or say why it is not."""
+        plan = partial(self._ask, name, words.strip(), asker, then)
+        named = "".join(words.split(None, 1)[:1])
+        if name == "continue" and named and not self._sessions.find(named):
+            self._sessions.refresh(plan)  # it may have ended before this server came
+        else:
+            plan()
+
+    def _ask(self, name: str, words: str, asker: Asker, then: Then) -> None:
         try:
             self.check(asker)
-            plan = self._plan(name, words.strip(), asker)
+            plan = self._plan(name, words, asker)
         except FeishupermError as error:
             then(self._told(message_of(error)))
             return
@@ -169,7 +178,7 @@ class Starts:
             raise FeishupermError(USAGE["continue"])
         found = {row.id: row for row in self._sessions.find(named)}
         if not found and client.SESSION_ID.fullmatch(named):
-            return named  # of before this server's start: its transcript may be there
+            return named  # of long ago: its transcript may be there
         if len(found) != 1:
             short = ", ".join(row.short for row in found.values())
             none = msg("No session is called {}: send `sessions` for a list", named)
@@ -204,7 +213,7 @@ class Starts:
         plan = self._plans.get(panel)
         try:
             if plan is None:
-                raise FeishupermError(USED if panel in self._used else OLD)
+                raise FeishupermError(OVER)
             self.check(asker)
             if (asker.who, asker.channel) != (plan.asker.who, plan.asker.channel):
                 raise FeishupermError(msg("Only the person who asked can start it"))
@@ -213,12 +222,9 @@ class Starts:
         except FeishupermError as error:
             then(self._told(message_of(error)))
             return
-        del self._plans[panel]
-        self._used[panel] = None
-        while len(self._used) > 1000:
-            del self._used[next(iter(self._used))]
+        del self._plans[panel]  # whatever comes now: once
         if not 0 <= self._clock() - plan.made <= SHOWN_SECONDS:
-            then(Told(self._say(OLD), looks.WARNING, self._end(plan, OLD)))
+            then(Told(self._say(OVER), looks.WARNING, self._end(plan, OVER)))
         elif action == GO:
             starting = msg("Starting; this card will say how it went")
             # It looks open, so that its channel goes on to change it.
@@ -344,7 +350,9 @@ class Starts:
         return text(self._settings.feishuperm_lang, sentence)
 
     def _told(self, sentence: str) -> Told:
-        return Told(self._say(sentence), ERROR)
+        """Why nothing is done; a sentence without a blank quotes nothing."""
+        fixed = sentence in (REMOTE_OFF, NOT_SHOWN, NOT_BY_GATEWAY, OVER)
+        return Told(self._say(sentence), ERROR, fixed=fixed)
 
 
 def find_project(words: str, projects: tuple[str, ...]) -> tuple[str, str]:
@@ -392,24 +400,8 @@ def look(plan: Plan, projects: tuple[str, ...], environ: Mapping[str, str]) -> P
     if plan.session:
         plan = _resumed(plan, environ)
     folder = real_folder(plan.folder, projects)
-    mode = mode_of(folder, environ)
-    must_ask(plan.mode)
-    return plan._replace(folder=folder, mode=plan.mode if plan.session else mode)
-
-
-def mode_of(folder: str, environ: Mapping[str, str]) -> str:
-    """The mode in which sessions start there. Raises FeishupermError for a bypass."""
     mode = client.folder_mode(folder, environ)
-    must_ask(mode)
-    return mode
-
-
-def must_ask(mode: str) -> None:
-    """Raises FeishupermError for a permission mode in which nobody is asked."""
-    if mode in client.BYPASSES:
-        raise FeishupermError(
-            msg("Refused: in the permission mode {} nobody is asked", mode)
-        )
+    return plan._replace(folder=folder, mode=plan.mode if plan.session else mode)
 
 
 def _resumed(plan: Plan, environ: Mapping[str, str]) -> Plan:

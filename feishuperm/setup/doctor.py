@@ -36,7 +36,7 @@ from feishuperm.models.settings import BY_KEY, LOOPBACK, Settings, parse_setting
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import READ, check
 from feishuperm.services.quiet import quiet_hours
-from feishuperm.services.starts import mode_of, real_folder
+from feishuperm.services.starts import real_folder
 from feishuperm.setup import agents, checks, plugin
 from feishuperm.setup import claude_settings as claude
 from feishuperm.setup import service as server
@@ -672,7 +672,8 @@ def check_project(
 ) -> Finding:
     """Whether a session could be started in a folder."""
     try:
-        mode = mode_of(real_folder(folder, tuple(projects)), here.environ)
+        real = real_folder(folder, tuple(projects))
+        mode = claude_client.folder_mode(real, here.environ)
     except FeishupermError as error:
         return warn(message_of(error), fix)
     if not claude_client.trusts(folder, here.environ):

@@ -74,7 +74,7 @@ class Bench:
         self.holds = False
         self.starts = Starts(
             self.settings,
-            Sessions(),
+            Sessions(environ=self.environ),
             self.ledger,
             self.ledger.append,
             lambda channel, panel: self.changed.append(panel),
