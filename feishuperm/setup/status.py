@@ -80,10 +80,10 @@ def lines(status: Status, now: float) -> Iterator[str]:
     yield from (row(name, status[key]) for name, key in rows)
     if status.get("policy"):
         yield one_line(translate("policy: {}", translate(status["policy"])), 2000)
-    remote = status.get("remote")
-    if remote:
-        names = ", ".join(map(last_name, remote["projects"]))
-        yield row("remote", translate("on: {}", names))
+    if "remote" in status:  # an older server does not say
+        names = ", ".join(map(last_name, status["remote"].get("projects", ())))
+        is_on = translate("on: {}", names)
+        yield row("remote", is_on if status["remote"] else translate(word("off")))
     for each in channels:
         yield row("channel", standing(each["name"], each["state"], each.get("detail")))
     quiet = status.get("quiet")
