@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from feishuperm.app.cards import Extra, ask_card, settled_card
-from feishuperm.models.ask import Ask, Outcome
+from feishuperm.app.panels import panel_card
+from feishuperm.models.ask import Ask, Block, Outcome
+from feishuperm.models.panel import Button, Panel, Row
 from tests.app.bench import Bench
 from tests.asks import make_ask
 from tests.e2e.test_browser import BROWSER_ARGUMENTS, COLOUR, EDIT, PLAN, SIZES
@@ -79,11 +81,56 @@ def burst(folder: Path) -> Json:
     return list(bench.api.cards.values())[-1]
 
 
+ROWS = (
+    (
+        "shop-front · 修复登录页的表单校验",
+        "工作中 · 3 分钟 · 运行命令：构建前端 · 42k · $0.81",
+    ),
+    ("shop-api · 给订单加分页", "等你决定 · 1 分钟 · 修改 src/orders.py"),
+    ("notes · 7f31c2a8", "空闲 · 2 小时 · 18k"),
+)
+
+
+def sessions(folder: Path) -> Json:
+    """The list of sessions, each with a way to its progress."""
+    rows = tuple(
+        Row(
+            Block("text", "", said), note, (Button("open", "进展", panel="progress:x"),)
+        )
+        for said, note in ROWS
+    )
+    panel = Panel(
+        "sessions", "zh", "会话", "1 个工作中 · 1 个等你决定 · 1 个空闲", rows=rows,
+        buttons=(Button("again", "重新列出"),), note="07:12",
+    )  # fmt: skip
+    return panel_card(panel, NONCE)
+
+
+def progress(folder: Path) -> Json:
+    """One session that is idle: what it did, and a field for what comes next."""
+    rows = (
+        Row(Block("text", "任务", "修复登录页的表单校验，并补上测试")),
+        Row(Block("text", "", "✓ 找到校验的代码\n✓ 修复\n→ 补上测试")),
+        Row(Block("markdown", "", "表单校验已修复，**12 个测试**全部通过。")),
+    )
+    buttons = (
+        Button("send", "发送", "yes", reads=True),
+        Button("stop", "停止", "stop"),
+    )
+    panel = Panel(
+        "progress:x", "zh", "进展", "shop-front · 空闲", rows=rows, field="接下来",
+        hint="写给 Claude 的话", buttons=buttons, note="07:12 · 3 分钟 · 42k · $0.81",
+    )  # fmt: skip
+    return panel_card(panel, NONCE)
+
+
 PICTURES: dict[str, Callable[[Path], Json]] = {
     "app-card": before,
     "app-settled": settled,
     "app-question": question,
     "app-burst": burst,
+    "app-sessions": sessions,
+    "app-progress": progress,
 }
 
 

@@ -26,8 +26,8 @@ header.green { background: #d9f5d6; color: #186010; }
 header.red { background: #fde2e2; color: #9a1f19; }
 header.grey { background: #e9eaec; color: #3b4048; font-size: inherit; }
 .body { padding: 12px 14px 16px; display: grid; gap: 9px; }
-.columns { display: grid; grid-auto-flow: column; grid-auto-columns: 1fr; gap: 9px; }
-.column { display: grid; gap: 4px; align-content: start; min-width: 0; }
+.columns { display: flex; gap: 9px; }
+.column { display: grid; gap: 4px; align-content: start; min-width: 0; flex-basis: 0; }
 .grey { color: #8f959e; font-size: 13px; }
 .body .red { color: #d83931; }
 form { display: grid; gap: 9px; }
@@ -88,7 +88,8 @@ def _markdown(element: dict[str, Any]) -> str:
 
 def _columns(element: dict[str, Any]) -> str:
     columns = "".join(
-        f'<div class="column">{_all(column["elements"])}</div>'
+        f'<div class="column" style="flex-grow:{column["weight"]}">'
+        f"{_all(column['elements'])}</div>"
         for column in element["columns"]
     )
     return f'<div class="columns">{columns}</div>'
