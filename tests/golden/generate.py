@@ -12,6 +12,7 @@ from tests.golden.app import app
 from tests.golden.commands import commands, served
 from tests.golden.gateway import gateway
 from tests.golden.pages import away, pages, share
+from tests.golden.panels import panels
 from tests.golden.rare import apps, attempts, burst, terminal
 from tests.golden.record import Record
 from tests.golden.stage import folder
@@ -22,7 +23,7 @@ LANGUAGES = ("zh", "en")
 Scene = Callable[[Path, str, Record], None]
 SCENES: tuple[Scene, ...] = (
     app, pages, reminded, gateway, webhook, commands, terminal, apps, attempts, burst,
-    title, expired, away, served, share,
+    title, expired, away, served, share, panels,
 )  # fmt: skip
 AT_ONCE = 3  # scenes of a language: they wait more than they work
 CONTEXT, MOST_LINES = 2, 60  # of a diff

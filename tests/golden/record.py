@@ -45,6 +45,7 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"已 \d+ 秒", "已 N 秒"),
     (r"\bfor \d+ s\b", "for N s"),
     (r"(?<=  )\d+ (秒|s)(?=  )", "N s"),
+    (r"(?<= · )\d+ (秒|s)(?= · )", "N s"),
     (r"还剩 \d+ (秒|分钟)", "还剩 N"),
     (r"\b\d+ (seconds|minutes|min|s) left", "N left"),
     (r"\b\d+\.\d (秒后?|s\b)", r"N.N \1"),
