@@ -15,7 +15,7 @@ from tests.e2e.test_form import FORM, said
 from tests.e2e.test_next import ATTENDED, IDLE, end_of
 from tests.fakes.feishu import APP_ID, APP_SECRET
 from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform, Handshake
-from tests.served import Served, decision, event, finish
+from tests.served import EVENT, Served, Transcript, decision, event, finish
 
 
 @pytest.fixture
@@ -101,7 +101,12 @@ def test_next_and_form_are_filled_in_inside_the_card(
     wants = {**app_settings(feishu), "FEISHUPERM_NOTIFY": "next,form"}
     with Served(pyz, tmp_path, **wants) as served:
         wait_until(lambda: feishu.connections.open)
-        hook = served.hook(IDLE, "next", **ATTENDED)
+        usage = {"input_tokens": 7_000, "cache_read_input_tokens": 41_000}
+        transcript = Transcript(tmp_path)
+        transcript.call("build it", command="make")
+        transcript.write("assistant", message={"usage": usage, "content": []})
+        idle = {**IDLE, "transcript_path": str(transcript.path)}
+        hook = served.hook(idle, "next", **ATTENDED)
         message = sent(feishu)
         assert "Claude Code 完成，接下来？" in texts(feishu.card(message)["header"])
         assert "不能用来批准任何操作" in texts(feishu.card(message))
@@ -110,6 +115,7 @@ def test_next_and_form_are_filled_in_inside_the_card(
         assert hook.poll() is None
         tap = feishu.tap(message, "发送", {"text": "继续\n跑测试"})
         assert tap.toast == {"type": "success", "content": "已发送"}
+        assert "工具调用 1 次 · 上下文 48k tokens" in texts(tap.card)
         assert end_of(hook) == (2, b"", "继续\n跑测试".encode())
         hook = served.hook(FORM, "form")
         message = sent(feishu, 2)
@@ -366,6 +372,22 @@ def test_status_in_the_chat_lists_what_waits_with_its_command(
     feishu.say("状态")
     wait_until(lambda: "make release" in texts(feishu.replies))
     assert hook.poll() is None
+
+
+def test_list_of_sessions_in_the_chat_says_who_waits_and_is_drawn_again(
+    served: Served, feishu: FakePlatform
+) -> None:
+    hook = served.hook(event(command="npm run build"))
+    asked = sent(feishu)
+    feishu.say("会话")
+    message = sent(feishu, 2)
+    card = texts(feishu.card(message))
+    assert "等你决定 1" in card and "npm run build" in card and "project" in card
+    assert f"progress:{EVENT['session_id']}" in card
+    feishu.tap(asked, "批准运行")
+    finish(hook)
+    assert feishu.tap(message, "刷新").ok
+    wait_until(lambda: "执行中 1" in texts(feishu.card(message)))
 
 
 @pytest.mark.full

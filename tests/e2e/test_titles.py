@@ -159,6 +159,10 @@ def test_no_byte_of_a_request_leaves_the_machine(world: World, tmp_path: Path) -
     assert CANARY in world.served.post("/always", id=id, confirmed="1").text
     hook.communicate(timeout=20)
     world.transcript.result(f"Exit code 3\n{CANARY}", is_error=True)
+    if world.feishu.connections.open:
+        shown = world.cards()
+        world.feishu.say("会话")
+        wait_until(lambda: world.cards() > shown)
     count = world.cards()
     wanted = world.notices()
     wait_until(lambda: world.cards() >= count + wanted, timeout=60)
