@@ -3,8 +3,13 @@
 Claude Code starts this for every permission request, so it has to cost no more than
 Python itself: it relays bytes and lets the server think.  It never parses JSON, and on
 its normal path imports nothing but builtins and `wire`.  What needs more (no server,
-another event, unreadable input) is handed to `commands.hook`, late.  An event that is
-another agent's, who read Claude Code's settings, gets nothing: see `lib.other_agents`.
+another event, unreadable input) is handed to `commands.hook`, late.
+
+    hook            Claude Code's; any other caller who read its settings gets nothing,
+                    see `agents.recognition`
+    hook PURPOSE    the same, for one of `HOOK_PURPOSES` alone
+    hook AGENT      registered with another agent, which this word names: the server
+                    knows its row, and a word that it does not know gets nothing
 
 It always exits 0 and prints one JSON object or nothing: nothing means "no decision",
 and the terminal dialog stays as it is.  SIGTERM keeps its default action, which ends
@@ -29,9 +34,9 @@ from feishuperm.wire import (
     NotPermission,
     ask,
     connect,
+    is_claude,
     is_marked,
     is_spelled,
-    may_be_strange,
     new_id,
     read_all,
     socket_path,
@@ -67,26 +72,26 @@ def run(environ: Environ) -> None:
     signal(SIGALRM, look_once_more)
     alarm(ACK_SECONDS)
     raw = read_all(0)
-    kind = sys.argv[-1] if sys.argv[-1] in (*HOOK_PURPOSES, PLUGIN) else ""
+    word, words = argument(), (*HOOK_PURPOSES, PLUGIN)
+    kind, agent = (word, "") if word in words else ("", word)
     # Around every tool call: nearly always there is nothing to ask for.
     is_call = kind and (is_spelled(TOOL_CALL, raw) or is_spelled(TOOL_RESULT, raw))
     if is_call and not is_marked(socket_path(environ)):
         return
-    if may_be_strange(raw, environ):
-        from feishuperm.lib.other_agents import should_ignore
-
-        if should_ignore(raw, environ):
-            return
+    if is_anothers(raw, environ, agent):
+        return
     request_id = new_id()
     reason = "event"
-    project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
+    # Others set Claude Code's variable as well, or have inherited it: they run their
+    # hooks in the project.
+    project = posix.getcwdb() if agent else environ.get(b"CLAUDE_PROJECT_DIR", b"")
     if kind == "session" and not is_call and b"FEISHUPERM_RUN" not in environ:
         alarm(TELL_SECONDS)
         return tell(raw, socket_path(environ), project)
-    if not kind and can_relay(raw, environ):
+    if not kind and can_relay(raw, environ, agent):
         try:
-            path = socket_path(environ)
-            answer = ask(raw, path, request_id, project, alarm, hold)
+            path, of = socket_path(environ), agent.encode()
+            answer = ask(raw, path, request_id, project, alarm, hold, of)
             return write_all(1, answer)
         except NoServer:
             reason = "no server"
@@ -97,16 +102,37 @@ def run(environ: Environ) -> None:
     gc.disable()  # there is little garbage, and looking for it takes milliseconds
     from feishuperm.commands.hook import handle
 
-    write_all(1, handle(raw, request_id.decode(), reason, kind))
+    write_all(1, handle(raw, request_id.decode(), reason, kind, agent))
 
 
-def can_relay(raw: bytes, environ: Environ) -> bool:
+def argument() -> str:
+    """The word behind `hook`; empty without one."""
+    word = sys.argv[-1] if len(sys.argv) > 1 else ""
+    return "" if word == "hook" or "/" in word else word
+
+
+def is_anothers(raw: bytes, environ: Environ, agent: str) -> bool:
+    """Whether an event is not of the agent that this hook is registered with.
+
+    Of the word of another agent than Claude Code the server knows more.
+    """
+    if is_claude(raw, environ):
+        return bool(agent)
+    if agent:
+        return False
+    from feishuperm.agents.recognition import should_ignore
+
+    return should_ignore(raw, environ)
+
+
+def can_relay(raw: bytes, environ: Environ, agent: str) -> bool:
     """Whether it is a permission request that the server takes as it is.
 
     Inside a `run`, which asks by itself, somebody has to look whose event it is.
     """
     is_alone = b"FEISHUPERM_RUN" not in environ
-    return len(raw) <= MAX_EVENT and is_alone and is_spelled(PERMISSION, raw)
+    is_ours = bool(agent) or is_spelled(PERMISSION, raw)
+    return len(raw) <= MAX_EVENT and is_alone and is_ours
 
 
 # To a person who types it: this is no command for people.
@@ -122,9 +148,10 @@ def main() -> None:
     """The `hook` command. Never returns."""
     try:
         if posix.isatty(0):
-            write_all(1, EXPLANATION.encode())
+            # Another agent may take what is no JSON for a refusal.
+            write_all(2 if argument() else 1, EXPLANATION.encode())
         else:
             run(posix.environ)
-    except BaseException:  # whatever it is, it must not stop Claude Code
+    except BaseException:  # whatever it is, it must not stop the agent
         pass
     posix._exit(0)

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 INIT = "/__init__.py"
 HOOK_NAMES = ("feishuperm-hook", "permission-notify")
-HOOK_ARGUMENTS: tuple[list[str], ...]
-HOOK_ARGUMENTS = ([], ["next"], ["denied"], ["form"], ["session"], ["plugin"])
 SOURCES_AT = 4096  # where the archive says where its list of sources is
 BESIDE = ".code"  # the end of the name of the file beside the archive
 FACTS = 32  # bytes before the head in a file beside the archive
@@ -232,7 +230,8 @@ def start(
     archive = absolute(argv[0])
     words = ["hook"] if archive.rpartition("/")[2] in HOOK_NAMES else []
     words += argv[1:]
-    is_hook = words[:1] == ["hook"] and words[1:] in HOOK_ARGUMENTS
+    # A purpose or an agent follows; it is for the server to know which there are.
+    is_hook = words[:1] == ["hook"] and len(words) <= 2 and words[-1][:1] != "-"
     sys.meta_path.insert(0, Loader(archive, fd, mark, (pack, place, ready, places)))
     if is_hook:
         run_hook()

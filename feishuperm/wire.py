@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PROTOCOL = b"1"
 # How a hook begins that comes back: with the whole seconds it has left, by a clock that
-# nobody sets.
+# nobody sets.  One of another agent than Claude Code adds that agent's word: a server
+# that knows nothing of agents releases it.
 RETURNING = b"1 %d"
 MAX_EVENT = 4 << 20  # a longer request no person reads; the terminal has it
 MAX_INPUT = 64 << 20  # of any event: a guard sees a large file whole
@@ -45,27 +46,6 @@ HOOK_PURPOSES = ("next", "denied", "form", "session")  # a hook may be for one a
 PLUGIN = "plugin"  # the hook of Claude Code's plugin says so, see `setup.plugin`
 # Beside the socket while the server has something to say to a tool call or its result.
 MARK = b".retry"
-
-# Each agent that runs the hooks of Claude Code's settings, with what tells it: its
-# variables; the fields of its events, and where its transcripts are.  A variable is
-# handed down to all below, so none of this speaks against an event of Claude's own.
-AGENTS: tuple[tuple[str, tuple[bytes, ...], tuple[bytes, ...]], ...] = (
-    ("Codex", (), (b'"turn_id"', b"/.codex/")),
-    ("Qwen Code", (b"QWEN_PROJECT_DIR", b"QWEN_CODE_SESSION_ID"), (b"/.qwen/",)),
-    ("Copilot CLI", (b"COPILOT_CLI", b"COPILOT_PROJECT_DIR"),
-     (b'"hookName"', b"/.copilot/")),
-    ("Grok", (b"GROK_HOOK_EVENT", b"GROK_SESSION_ID"),
-     (b'"hookEventName"', b'"workspaceRoot"', b"/.grok/")),
-    ("Gemini CLI", (b"GEMINI_SESSION_ID", b"GEMINI_PROJECT_DIR"), (b"/.gemini/",)),
-    ("droid", (b"FACTORY_PROJECT_DIR", b"DROID_PROJECT_DIR"),
-     (b'"message_id"', b"/.factory/")),
-    ("Kimi Code", (), (b'"client_type"',)),
-    ("Qoder", (b"QODER_HOOK_SOURCE", b"QODER_HOOK_VERSION"), (b"/.qoder/",)),
-    ("Auggie", (b"AUGMENT_HOOK_EVENT",), (b'"is_mcp_tool"',)),
-    ("Letta", (), (b'"event_type"', b'"working_directory"')),
-    ("Cursor", (), (b'"conversation_id"', b'"generation_id"', b'"workspace_roots"')),
-    ("another agent", (), (b'"timestamp"', b'"sessionId"')),
-)  # fmt: skip
 
 
 # Inside a JSON string these quotes would be escaped, so only a key can match.  A nested
@@ -138,7 +118,10 @@ def first_text(raw: bytes, key: bytes) -> bytes:
 
 
 def is_claude(raw: bytes, environ: Environ) -> bool:
-    """Whether an event is plainly Claude Code's: by its session, or its transcript."""
+    """Whether an event is plainly Claude Code's: by its session, or its transcript.
+
+    Of any other, `agents.recognition` looks closer whose it is.
+    """
     session = first_text(raw, b"session_id")
     if not session or environ.get(b"CLAUDE_CODE_SESSION_ID") == session:
         return bool(session)
@@ -146,20 +129,6 @@ def is_claude(raw: bytes, environ: Environ) -> bool:
     base = environ.get(b"CLAUDE_CONFIG_DIR") or environ.get(b"HOME", b"") + b"/.claude"
     named = path.endswith(b"/%s.jsonl" % session)
     return named and path.startswith(base + b"/projects/")
-
-
-def may_be_strange(raw: bytes, environ: Environ) -> bool:
-    """Whether somebody has to look closer: no sign of Claude's, but another host's."""
-    if is_claude(raw, environ):
-        return False
-    for _, variables, marks in AGENTS:
-        for name in variables:
-            if name in environ:
-                return True
-        for mark in marks:
-            if mark in raw:
-                return True
-    return b'"model"' in raw  # with a session of another kind it tells Codex
 
 
 def config_path(environ: Environ) -> bytes:
@@ -294,6 +263,7 @@ def ask(
     project: bytes,
     guard: Callable[[int], object] = alarm,
     connect: Callable[[bytes], socket] = connect,
+    agent: bytes = b"",
 ) -> bytes:
     """Relay one event and wait: the bytes to print, empty for "no decision".
 
@@ -303,7 +273,8 @@ def ask(
     is made longer once, by a person who reads.  A frame of a kind not known here is
     skipped, so that a newer server may say more.
     `guard` is told how many seconds from now the wait must be over at the latest;
-    `connect` may be a caller's own, who wants to end the wait by closing the socket.
+    `connect` may be a caller's own, who wants to end the wait by closing the socket;
+    `agent` is the word of the agent whose event it is, if that is not Claude Code.
     Raises NoServer and NotPermission.
     """
     sock: socket | None = connect(path)
@@ -314,6 +285,8 @@ def ask(
         header = PROTOCOL
         if until is not None:  # one that comes back tells how long it will wait
             header = RETURNING % max(1, until - monotonic() + 1)
+        if agent:
+            header += b" " + agent
         parts = (header, request_id, FLAGS[knows], project, raw)
         try:
             sock.sendall(frame(b"Q", b"\0".join(parts)))

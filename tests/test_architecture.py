@@ -23,7 +23,7 @@ TREES = {path: ast.parse(path.read_bytes()) for path in SOURCES}
 ARROWS: dict[str, set[str]] = {
     "cli": {"client", "lib", "models"},
     "__main__": {"cli"},
-    "client": {"commands", "lib"},  # late: no server, or another agent's event
+    "client": {"agents", "commands"},  # late: no server, or another agent's event
     "compiled": set(),
     "messages": {"compiled"},  # late: in the sources alone
     "loader": {"cli", "client"},

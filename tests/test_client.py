@@ -31,7 +31,7 @@ class Handed:
     def __init__(self) -> None:
         self.calls: list[tuple[bytes, str]] = []
 
-    def handle(self, raw: bytes, request_id: str, reason: str, kind: str = "") -> bytes:
+    def handle(self, raw: bytes, request_id: str, reason: str, *_: str) -> bytes:
         assert re.fullmatch(r"\d{10}-[0-9a-f]{8}", request_id)
         self.calls.append((raw, reason))
         return b"{}\n"
@@ -44,6 +44,7 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> Handed:
     module: Any = types.ModuleType("feishuperm.commands.hook")
     module.handle = note.handle
     monkeypatch.setitem(sys.modules, "feishuperm.commands.hook", module)
+    monkeypatch.setattr(sys, "argv", ["feishuperm-hook"])
     monkeypatch.setattr(client, "alarm", lambda seconds: None)
     monkeypatch.setattr(client, "signal", lambda number, action: None)
     return note

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import build
-from feishuperm import loader, wire
+from feishuperm import loader
 from feishuperm.models.names import PROGRAMS
 from tests.laid_down import MARK, OFTEN, SELDOM, lay_beside, lay_down, open_loader
 
@@ -256,10 +256,6 @@ def test_what_is_not_in_the_archive_is_left_to_others(
 def test_every_name_of_the_hook_is_known_everywhere() -> None:
     names = {name for name, command in PROGRAMS.items() if command == "hook"}
     assert names == set(loader.HOOK_NAMES) == set(build.HOOK_NAMES)
-    assert list(loader.HOOK_ARGUMENTS) == [
-        [],
-        *([word] for word in (*wire.HOOK_PURPOSES, wire.PLUGIN)),
-    ]
 
 
 def test_file_that_is_no_module_is_read_from_the_archive_that_runs(

@@ -1,21 +1,30 @@
 """The agents whose requests a person can answer: one row of `AGENTS`, one file each.
 
-A row says how an agent's event becomes Claude Code's, which is what everything else
-here reads, which buttons it can obey, what its hook prints, and where it is registered.
-The registered command names the agent (`feishuperm-hook codex`); who calls plain `hook`
-is looked at by `wire` and `lib.other_agents`.  A new agent is a file, a row and a
-sample in `tests/agents/samples/`.
+A row says what tells an agent's events from others', which buttons it can obey, how
+long its hook may wait and where it is registered.  Its file, of the same name as its
+word, says the rest (`Dialect`): how its event becomes Claude Code's, which is what
+everything else here reads, and what its hook prints.  The registered command names the
+agent (`feishuperm-hook codex`).  A new agent is a file, a row and a sample in
+`tests/agents/samples/`.
 
-Nothing is loaded for an event of Claude Code: its row has no `module`.
+Claude Code's row has no file: its events and answers are what others are mapped to.
+`STRANGERS` are known only to be passed over, see `recognition`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import os
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol, cast
 
+from feishuperm.errors import PayloadError
 from feishuperm.messages import msg
+from feishuperm.models.decision import Decision, as_line
+from feishuperm.models.fields import decoded
 
 ENTRY, OWN_FILE = "entry", "own file"
+CLAUDE = "claude"
+PERSON, MODEL, ANSWERED = "person", "model", "answered"  # who acts in a transcript
 
 
 class Registration(NamedTuple):
@@ -34,49 +43,74 @@ class Registration(NamedTuple):
 
 
 class Agent(NamedTuple):
-    """A row; what it does stands in its module, see `codex`."""
+    """A row."""
 
     word: str  # behind `feishuperm-hook`, and `agent` in the ledger
     name: str  # as people call it; in titles of cards
+    # Variables of its hooks; fields of its events, and where its transcripts are.
+    variables: tuple[bytes, ...] = ()
+    marks: tuple[bytes, ...] = ()
     # Names of the actions it can obey; empty: all.
     actions: frozenset[str] = frozenset()
     # Its hook is serial: no dialog while it waits, so it is given back, never denied.
     is_serial: bool = False
+    tested: str = ""  # the version that the file was written from
     registration: Registration | None = None
+
+
+class Dialect(Protocol):
+    """What an agent's file defines."""
+
+    # Texts of which each line of its transcript has one, if anybody speaks there.
+    SPOKEN: tuple[bytes, ...]
+
+    def read(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """Its event as Claude Code's; None: nothing that a person can decide."""
+
+    def write(self, decision: Decision, action: str) -> dict[str, Any]:
+        """What its hook prints; the action is that of the button, or empty."""
+
+    def spoken(self, entry: dict[str, Any]) -> tuple[str, str]:
+        """Who acts in a line of its transcript, and what they say."""
 
 
 PASSES = ("minutes", "session")
 AGENTS = {
     row.word: row
     for row in (
-        Agent("claude", "Claude Code"),
+        Agent(CLAUDE, "Claude Code"),
         Agent(
-            "codex", "Codex", frozenset(("allow", "deny", *PASSES)), True,
-            Registration(
+            "codex", "Codex", (), (b'"turn_id"', b"/.codex/"),
+            frozenset(("allow", "deny", *PASSES)), True, tested="0.169.0",
+            registration=Registration(
                 "codex", "CODEX_HOME", ".codex", "hooks.json", ENTRY,
                 msg("no dialog while a phone is asked, no “always”, no `codex exec`"),
                 reviews=True,
             ),
         ),
         Agent(
-            "qwen", "Qwen Code", frozenset(("allow", "deny", "edit", *PASSES)), True,
-            Registration(
+            "qwen", "Qwen Code", (b"QWEN_PROJECT_DIR", b"QWEN_CODE_SESSION_ID"),
+            (b"/.qwen/",), frozenset(("allow", "deny", "edit", *PASSES)), True,
+            tested="0.24.4",
+            registration=Registration(
                 "qwen", "QWEN_HOME", ".qwen", "settings.json", ENTRY,
                 msg("no dialog while a phone is asked, no “always”, no questions"),
                 milliseconds_from=1000,
             ),
         ),
         Agent(
-            "copilot", "Copilot CLI",
-            frozenset(("allow", "deny", "interrupt", *PASSES)), True,
-            Registration(
+            "copilot", "Copilot CLI", (b"COPILOT_CLI", b"COPILOT_PROJECT_DIR"),
+            (b'"hookName"', b"/.copilot/"),
+            frozenset(("allow", "deny", "interrupt", *PASSES)), True, tested="1.0.102",
+            registration=Registration(
                 "copilot", "COPILOT_HOME", ".copilot", "hooks/feishuperm.json",
                 OWN_FILE,
                 msg("no dialog while a phone is asked, no “always”, no edit"),
             ),
         ),
         Agent(
-            "opencode", "opencode", frozenset(("allow", "always", "deny", *PASSES)),
+            "opencode", "opencode",
+            actions=frozenset(("allow", "always", "deny", *PASSES)), tested="1.18.33",
             registration=Registration(
                 "opencode", "XDG_CONFIG_HOME/opencode", ".config/opencode",
                 "plugin/feishuperm.js", OWN_FILE,
@@ -85,3 +119,70 @@ AGENTS = {
         ),
     )
 }  # fmt: skip
+# Those that run the hooks of Claude Code's settings, and whose own cannot decide.
+STRANGERS = (
+    Agent("", "Grok", (b"GROK_HOOK_EVENT", b"GROK_SESSION_ID"),
+          (b'"hookEventName"', b'"workspaceRoot"', b"/.grok/")),
+    Agent("", "Gemini CLI", (b"GEMINI_SESSION_ID", b"GEMINI_PROJECT_DIR"),
+          (b"/.gemini/",)),
+    Agent("", "droid", (b"FACTORY_PROJECT_DIR", b"DROID_PROJECT_DIR"),
+          (b'"message_id"', b"/.factory/")),
+    Agent("", "Kimi Code", (), (b'"client_type"',)),
+    Agent("", "Qoder", (b"QODER_HOOK_SOURCE", b"QODER_HOOK_VERSION"), (b"/.qoder/",)),
+    Agent("", "Auggie", (b"AUGMENT_HOOK_EVENT",), (b'"is_mcp_tool"',)),
+    Agent("", "Letta", (), (b'"event_type"', b'"working_directory"')),
+    Agent("", "Cursor", (),
+          (b'"conversation_id"', b'"generation_id"', b'"workspace_roots"')),
+)  # fmt: skip
+SOMEBODY = Agent("", "another agent", (), (b'"timestamp"', b'"sessionId"'))
+
+
+def dialect(word: str) -> Dialect:
+    """The file of an agent. Raises PayloadError for a word that has none."""
+    if word not in AGENTS or word == CLAUDE:
+        raise PayloadError(f"no agent is called {word!r}")
+    return cast(Dialect, import_module(f"feishuperm.agents.{word}"))
+
+
+def names(word: str) -> dict[str, str]:
+    """How a sentence calls an agent: the program, and who acts."""
+    name = AGENTS[word].name
+    return {"client": name, "agent": "Claude" if word == CLAUDE else name}
+
+
+def can_obey(word: str, action: str) -> bool:
+    actions = AGENTS[word].actions
+    return not actions or action in actions
+
+
+def read_event(word: str, raw: bytes) -> dict[str, Any]:
+    """The event of an agent as Claude Code's.
+
+    Raises PayloadError: it cannot be read, is another's, or nobody can decide it.
+    """
+    from feishuperm.agents.recognition import foreign_agent, is_claude
+
+    speaks, fields = dialect(word), decoded(raw)
+    if not isinstance(fields, dict):
+        raise PayloadError("the event is not a JSON object")
+    other = foreign_agent(fields, {})
+    if is_claude(fields, os.environb) or other not in (
+        *("", AGENTS[word].name, SOMEBODY.name),
+    ):
+        raise PayloadError(f"an event of {other or 'Claude Code'} came as {word}'s")
+    event = speaks.read(fields)
+    if event is None:
+        raise PayloadError(f"nothing that {word} lets anybody decide")
+    return event
+
+
+def output_of(word: str, decision: Decision, action: str = "") -> bytes:
+    """What the hook of an agent prints."""
+    if word == CLAUDE:
+        return decision.to_stdout()
+    return as_line(dialect(word).write(decision, action))
+
+
+def claude_form(decision: Decision) -> dict[str, Any]:
+    """Claude Code's form of an answer, with no more than all who have it understand."""
+    return Decision(decision.behavior, decision.message).to_hook_output()

@@ -36,11 +36,16 @@ PARENT_SECONDS = 30  # between looks whether there is still a session to wake
 CARD_SECONDS = 8  # for sending a card from the hook; Claude Code is waiting
 
 
-def handle(raw: bytes, request_id: str, reason: str, kind: str = "") -> bytes:
+def handle(
+    raw: bytes, request_id: str, reason: str, kind: str = "", agent: str = ""
+) -> bytes:
     """The bytes to print for an event; `reason` is why the client gave it away.
 
-    With a `kind` the hook is there for what a person is asked by it, nothing else.
+    With a `kind` the hook is there for what a person is asked by it, nothing else; with
+    an `agent` it is that agent's, which has no callbacks and no notices here.
     """
+    if agent:
+        return _of_agent(agent, raw, request_id, reason)
     if kind == wire.PLUGIN:
         from feishuperm.setup.plugin import settings_ask
 
@@ -63,6 +68,42 @@ def handle(raw: bytes, request_id: str, reason: str, kind: str = "") -> bytes:
         return b""
     output = hook.callbacks()
     return hook.person(request_id) if not output and event in ASKED else output
+
+
+def _of_agent(agent: str, raw: bytes, request_id: str, reason: str) -> bytes:
+    """Ask the server after all, or tell people that the agent's terminal asks."""
+    from feishuperm.agents.table import read_event
+    from feishuperm.errors import PayloadError
+    from feishuperm.lib import log
+    from feishuperm.lib.config import load_settings
+    from feishuperm.models.payload import AskPayload, parse_payload
+
+    settings = load_settings(os.environ, lenient=True)
+    log.obey(settings)
+    try:
+        if len(raw) > wire.MAX_EVENT:
+            raise PayloadError("too long to be relayed")
+        payload = parse_payload(read_event(agent, raw))
+    except PayloadError as error:
+        log.log(f"{request_id}: left to the terminal of {agent}: {error}", "warning")
+        return b""
+    if RUN_VARIABLE in os.environ and is_of_a_run(os.environ, payload.session_id()):
+        return b""
+    path, of = os.fsencode(settings.permission_socket_path), agent.encode()
+    if reason != "no server":
+        try:
+            project = os.fsencode(os.getcwd())
+            return wire.ask(raw, path, request_id.encode(), project, agent=of)
+        except (wire.NoServer, wire.NotPermission):
+            pass
+    log.log(f"{request_id}: no server, left to the terminal of {agent}", "warning")
+    alarm(CARD_SECONDS)
+    from feishuperm.services.notices import send_static_card
+
+    assert isinstance(payload, AskPayload)
+    payload.agent = agent
+    send_static_card(payload, request_id, settings)
+    return b""
 
 
 class _Hook:

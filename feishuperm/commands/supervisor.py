@@ -103,12 +103,11 @@ def handle_event(started: float) -> None:
     alarm(STDIN_SECONDS)
     raw = wire.read_all(0)
     alarm(0)
-    if wire.may_be_strange(raw, os.environb):
-        from feishuperm.lib.other_agents import should_ignore
+    if not wire.is_claude(raw, os.environb):
+        from feishuperm.agents.recognition import should_ignore
 
-        if should_ignore(
-            raw, os.environb
-        ):  # a blocked stop would drive another agent on
+        # A blocked stop would drive another agent on.
+        if should_ignore(raw, os.environb):
             return
     answer_event(raw, started)
 

@@ -28,6 +28,10 @@ from feishuperm.danger.paths import PathRules
 from feishuperm.shell.reader import Budget
 
 EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
+PATCH = "apply_patch"  # of several files, as Codex writes it
+PATCHED = re.compile(
+    r"^\s*\*\*\* (?:(Delete|Add|Update) File|Move to): *(.*?)\s*$", re.M
+)
 UNBOXED = "dangerouslyDisableSandbox"  # what a Bash call says that leaves it
 MAX_NAMED = 4  # things that are named of one kind
 MAX_VALUES = 50  # of an unknown tool's input
@@ -98,11 +102,9 @@ def _read(state: ShellState, tool_name: str, tool_input: dict[str, Any]) -> None
     elif tool_name == "PowerShell":
         read_powershell(state, _text(tool_input.get("command")))
     elif tool_name in EDITS:
-        for key in ("file_path", "notebook_path"):
-            path = _text(tool_input.get(key))
-            if path:
-                state.writes(re.sub(r"\A\$(?:HOME\b|\{HOME\})", "~", path))
-                _put(state, path, tool_input)
+        _read_edit(state, tool_input)
+    elif tool_name == PATCH:
+        _read_patch(state, _text(tool_input.get("command")))
     elif tool_name in ("Read", "Glob", "Grep", "LS"):
         for key in ("file_path", "path"):
             if isinstance(tool_input.get(key), str):
@@ -113,6 +115,14 @@ def _read(state: ShellState, tool_name: str, tool_input: dict[str, Any]) -> None
         _read_mcp(state, tool_name.rpartition("__")[2], tool_name, tool_input)
 
 
+def _read_edit(state: ShellState, tool_input: dict[str, Any]) -> None:
+    for key in ("file_path", "notebook_path"):
+        path = _text(tool_input.get(key))
+        if path:
+            state.writes(re.sub(r"\A\$(?:HOME\b|\{HOME\})", "~", path))
+            _put(state, path, tool_input)
+
+
 def _put(state: ShellState, path: str, tool_input: dict[str, Any]) -> None:
     """What an edit puts into a file."""
     edits = tool_input.get("edits")
@@ -120,6 +130,30 @@ def _put(state: ShellState, path: str, tool_input: dict[str, Any]) -> None:
         if isinstance(edit, dict):
             new = edit.get("new_string") or edit.get("content")
             state.holds(path, _text(new), _text(edit.get("old_string")))
+            _put_diff(state, path, _text(edit.get("diff")))
+
+
+def _put_diff(state: ShellState, path: str, diff: str) -> None:
+    """What a diff, or a part of a patch, puts into a file."""
+    lines = diff.split("\n") if diff else []
+    new, old = (
+        "\n".join(line[1:] for line in lines if line[:1] == sign) for sign in "+-"
+    )
+    state.holds(path, new, old)
+
+
+def _read_patch(state: ShellState, patch: str) -> None:
+    """Every file that a patch changes."""
+    heads = list(PATCHED.finditer(patch))
+    if not heads:
+        state.unread(patch)
+    for head, after in zip(heads, [*heads[1:], None]):
+        kind, path = head.groups()
+        if kind == "Delete":
+            state.deletes(path)
+        else:
+            state.writes(path)
+            _put_diff(state, path, patch[head.end() : after and after.start()])
 
 
 def _text(value: object) -> str:

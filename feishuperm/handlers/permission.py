@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from feishuperm import __version__, wire
+from feishuperm.agents.table import CLAUDE, read_event
 from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
 from feishuperm.lib.json import has_more_parts
 from feishuperm.lib.log import log
@@ -31,7 +32,12 @@ from feishuperm.models.payload import (
     PreToolUsePayload,
     parse_payload,
 )
-from feishuperm.protocol.frames import parse_control, parse_notice, parse_request
+from feishuperm.protocol.frames import (
+    HookRequest,
+    parse_control,
+    parse_notice,
+    parse_request,
+)
 from feishuperm.services.approvals import Approvals
 from feishuperm.services.grants import Pass, check_rule, rule_digest
 from feishuperm.services.notices import Notices
@@ -50,7 +56,7 @@ SHOWN_WAITING = 100  # a longer list helps nobody at a terminal
 # The list of sessions tells it nothing that it could not read by itself.
 FOR_SESSIONS = ("status", "look", "notice", "sessions")
 FOR_PERSONS = ("passes", "pass_add", "pass_revoke")
-REFUSAL = "refused to {}, a process of a Claude session; run it outside the session"
+REFUSAL = "refused to {}, a process of a session that asks; run it outside of it"
 MAX_PARTS = 20_000  # decoding and showing more would be felt by everybody who waits
 
 
@@ -90,12 +96,13 @@ class PermissionHandler:
         try:
             if len(hook.raw) > MAX_PARTS and has_more_parts(hook.raw, MAX_PARTS):
                 raise PayloadError("the event has more parts than anybody can look at")
-            payload = parse_payload(hook.raw)
+            hook, payload = read_request(hook)
         except PayloadError:
-            if not wire.is_spelled(wire.TOOL_RESULT, hook.raw):
+            is_result = wire.is_spelled(wire.TOOL_RESULT, hook.raw)
+            if hook.agent == CLAUDE and not is_result:
                 self._notices.unreadable(hook.project)
             raise
-        session = self._sessions.event(payload, hook.project)
+        session = self._sessions.event(payload, hook.project, hook.agent)
         if payload.hook_event_name() in ("PreToolUse", "PostToolUse"):
             self._answer_call(payload, connection)
             return
@@ -103,7 +110,8 @@ class PermissionHandler:
             connection.send(b"E")
             return
         self._progress.event(payload)
-        client = self._clients.add(_pid(connection), payload.session_id())
+        pid, is_known = _pid(connection), hook.agent != CLAUDE
+        client = self._clients.add(pid, payload.session_id(), is_known)
         session.client = client or session.client
         session.waits_for(self._approvals.register(hook, payload, connection))
 
@@ -134,6 +142,16 @@ class PermissionHandler:
     def on_close(self, connection: HookConnection) -> None:
         """The hook hung up."""
         self._approvals.hook_gone(connection)
+
+
+def read_request(hook: HookRequest) -> tuple[HookRequest, HookPayload]:
+    """What a hook sent and its event, both as Claude Code's. Raises PayloadError."""
+    if hook.agent == CLAUDE:
+        return hook, parse_payload(hook.raw)
+    fields = read_event(hook.agent, hook.raw)
+    payload = parse_payload(fields)
+    payload.agent = hook.agent
+    return hook._replace(raw=json.dumps(fields).encode()), payload
 
 
 def _pid(connection: HookConnection) -> int:
@@ -208,6 +226,7 @@ class Control:
             "waiting": [
                 {
                     "id": request.id,
+                    "agent": request.agent,
                     "tool": request.tool_name,
                     "summary": request.detail or request.summary,
                     "project": request.project,

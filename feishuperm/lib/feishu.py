@@ -377,7 +377,8 @@ def why_elements(ask: Ask) -> list[Element]:
 
 
 def _why(ask: Ask) -> str:
-    return _say(ask, "Claude said: {what}", what=ask.why) if ask.why else ""
+    who = ask.host or "Claude"
+    return _say(ask, "{agent} said: {what}", agent=who, what=ask.why) if ask.why else ""
 
 
 def _first_line(said: str, most: int) -> str:

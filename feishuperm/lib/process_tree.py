@@ -100,12 +100,17 @@ class SessionProcesses:
         # Seen below a client at the last look; one may have been cut off since.
         self._seen_below: set[tuple[int, int]] = set()
 
-    def add(self, hook_pid: int, session: str = "") -> Client | None:
-        """Remember who started a hook; None where that cannot be told."""
+    def add(
+        self, hook_pid: int, session: str = "", is_known: bool = False
+    ) -> Client | None:
+        """Remember who started a hook; None where that cannot be told.
+
+        `is_known`: it is a client's, though no mark may say so.
+        """
         hook = self._system.read(hook_pid) if hook_pid > 0 else None
         if hook is None:
             return None
-        top = self._client_of(hook)
+        top = self._client_of(hook, is_known)
         # The marks that name a session, or the vague one where there is no other.
         exact = frozenset(mark for mark in hook.marks if not mark.startswith(HOST_MARK))
         marks = exact or hook.marks
@@ -114,7 +119,9 @@ class SessionProcesses:
         before = self._clients.pop((top.pid, top.start), None)
         if before is not None:
             marks |= before.marks
-        client = Client(top.pid, top.start, marks, is_driver=not hook.marks)
+        client = Client(
+            top.pid, top.start, marks, is_driver=not (hook.marks or is_known)
+        )
         self._clients[top.pid, top.start] = client
         for mark in marks:
             self._marks.setdefault(mark, top.start)
@@ -130,14 +137,14 @@ class SessionProcesses:
         process = self._system.read(client.pid, math.inf)
         return process is None or process.start != client.start
 
-    def _client_of(self, hook: Process) -> Process:
+    def _client_of(self, hook: Process, is_known: bool) -> Process:
         """The process that started a hook: by its own word, or by how hooks are run.
 
         A hook is run as `sh -c`, in a process group of its own, perhaps through
         somebody's script.  A program that asks without any mark of a client drives one
         itself (`run`), which is then below it.
         """
-        if not hook.marks:
+        if not hook.marks and not is_known:
             return hook
         above = list(lineage(hook, lambda pid: self._system.read(pid, math.inf)))
         named = (p for p in above[1:] if CLIENT_MARK + b"%d" % p.pid in hook.marks)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import feishuperm
-from feishuperm.wire import AGENTS
+from feishuperm.lib.config import claude_dir
 
 INSIDE = "/site-packages/feishuperm/__init__.py"
 FROM_SOURCE = (
@@ -52,22 +52,26 @@ def typed_command(link: str, environ: Mapping[str, str]) -> str:
 
 
 def permission_event(
-    tool_name: str, tool_input: Mapping[str, Any], cwd: str
+    tool_name: str,
+    tool_input: Mapping[str, Any],
+    cwd: str,
+    environ: Mapping[str, str] = os.environ,
 ) -> dict[str, Any]:
-    """A permission request of a session that there is not."""
+    """A permission request of a session that there is not.
+
+    By the place of its transcript it is Claude Code's, whatever agent's shell this is
+    typed in.
+    """
+    projects = os.path.join(claude_dir(environ), "projects")
     return {
         "session_id": "feishuperm",
-        "transcript_path": "",
+        "transcript_path": os.path.join(projects, "-", "feishuperm.jsonl"),
         "cwd": cwd,
         "hook_event_name": "PermissionRequest",
         "permission_mode": "default",
         "tool_name": tool_name,
         "tool_input": dict(tool_input),
     }
-
-
-# Whatever agent's shell this is typed in, the hook must not take us for that agent.
-STRANGE = frozenset(name for _, names, _ in AGENTS for name in names)
 
 
 def start_hook(
@@ -81,7 +85,7 @@ def start_hook(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={key: environ[key] for key in environ if key.encode() not in STRANGE},
+        env=dict(environ),
     )
     assert process.stdin is not None
     try:

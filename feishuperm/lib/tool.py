@@ -52,6 +52,7 @@ LABELS = {
     "command": msg("Command"),
     "content": msg("Content"),
     "description": msg("Description"),
+    "diff": msg("Change"),
     "edit_mode": msg("Mode"),
     "file_path": msg("File"),
     "glob": msg("File pattern"),
@@ -350,6 +351,7 @@ _agent = _row(
     *_text("prompt"), *_detail("subagent_type", "description"),
 )  # fmt: skip
 _edit = Field(("old_string", "new_string", "replace_all"), "diff", "", _show_edit)
+_change = Field(("diff",), "diff")  # of agents that have no texts to compare
 _edits = Field(("edits",), "diff", "", _show_edits)
 _content = Field(("content",), "code", "", _show_content)
 EDITS = msg("Edit {what}")
@@ -358,7 +360,10 @@ TOOLS = {
         "orange", _command_rule, msg("Run a command: {what}"), _code("command", "bash"),
         *_detail("description", "timeout", "run_in_background"),
     ),
-    "Edit": _row("yellow", _edit_rules, EDITS, _path("file_path"), _edit),
+    "Edit": _row("yellow", _edit_rules, EDITS, _path("file_path"), _edit, _change),
+    "apply_patch": _row(
+        "yellow", _no_rule, msg("Edit files"), Field(("command",), "diff")
+    ),
     "MultiEdit": _row("yellow", _edit_file, EDITS, _path("file_path"), _edits),
     "Write": _row("yellow", _edit_file, msg("Write {what}"),
                   _path("file_path"), _content),

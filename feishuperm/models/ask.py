@@ -95,6 +95,7 @@ class Ask(NamedTuple):
     session: str = ""
     session_title: str = ""  # as the client has told it; without secrets
     agent: str = ""  # the subagent that asks
+    host: str = ""  # name of the agent that asks, if that is not Claude Code
     created: float = 0.0  # wall clock
     seconds: int = 0  # how long the person has, from `created`
     at_zero: str = ""  # "deny", "terminal" or "stands"

@@ -75,10 +75,14 @@ class Decision(NamedTuple):
 
     def to_stdout(self) -> bytes:
         """The hook's whole standard output."""
-        output = self.to_hook_output()
-        if not output:
-            return b""
-        try:
-            return json.dumps(output, ensure_ascii=False).encode() + b"\n"
-        except UnicodeEncodeError:  # half a surrogate pair in the event's own texts
-            return json.dumps(output).encode() + b"\n"
+        return as_line(self.to_hook_output())
+
+
+def as_line(output: dict[str, Any]) -> bytes:
+    """What a hook prints: an object on a line, or nothing."""
+    if not output:
+        return b""
+    try:
+        return json.dumps(output, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # half a surrogate pair in the event's own texts
+        return json.dumps(output).encode() + b"\n"

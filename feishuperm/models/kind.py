@@ -178,7 +178,7 @@ IN_THE_INBOX = {
 def _reason(
     say: Say,
     label: str = msg("Reason for denying"),
-    hint: str = msg("Optional. Sent to Claude"),
+    hint: str = msg("Optional. Sent to {agent}"),
 ) -> tuple[Field, ...]:
     return (Field(REASON, label=say(label), hint=say(hint)),)
 
@@ -277,7 +277,7 @@ NEXT_NOTE = msg(
 )
 KINDS = {row.name: row for row in (
     Kind(
-        "permission", frozenset(), msg("Claude Code permission request"),
+        "permission", frozenset(), msg("{client} permission request"),
         msg("Permission request"), msg("(no parameters)"),
         (
             Action("allow", "/allow", msg("Allow"), msg("Allowed"), YES, ALLOWED, "a"),
@@ -297,7 +297,7 @@ KINDS = {row.name: row for row in (
     ),
     Kind(
         "question", frozenset((QUESTION_TOOL,)),
-        msg("Claude Code asks"), msg("Claude Code asks"), msg("(no parameters)"),
+        msg("{client} asks"), msg("{client} asks"), msg("(no parameters)"),
         (
             Action("answer", "/answer", msg("Answer"), msg("Answered"), YES, ANSWERED,
                    reads=("*",), needs=True, submit=msg("Submit"), words=True),

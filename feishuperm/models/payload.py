@@ -1,5 +1,7 @@
 """Hook events as Claude Code sends them: one type per event, nothing lost.
 
+Those of other agents come here in the same form (`agents.table`).
+
 A payload keeps the decoded object it came from, so fields this program has never heard
 of survive a round trip.  `parse_payload()` chooses the type by `hook_event_name`; an
 event without a type of its own becomes a `HookPayload`.  Types can be matched:
@@ -39,6 +41,7 @@ class HookPayload:
     """Any hook event. Subclasses add the fields of their own event."""
 
     EVENT = ""
+    agent = "claude"  # whose event it is: a row of `agents.table`
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields

@@ -54,6 +54,7 @@ class Facts:
     id: str = ""
     raw: bytes = b""  # its event; empty when only its end is remembered
     kind: str = "permission"  # a row of `KINDS`
+    agent: str = "claude"  # that asks: a row of `agents.table`
     tool_name: str = ""
     project: str = ""
     session: str = ""
@@ -64,6 +65,7 @@ class Facts:
     state: str = WAITING
     shown: bool = False  # a card was delivered or a page displayed it
     from_agent: bool = False  # a subagent asks: the terminal shows no dialog so far
+    serial: bool = False  # nor does it for this agent's hook: the clock never denies
     patience: int = 0  # seconds, if it is given back soon to a person who types
     seconds: int = 0  # that a person has, from `created` to `deadline`
     spared: bool = False  # a part of its time is quiet: the clock does not deny it
@@ -138,6 +140,7 @@ class Request(Facts):
         """The event, decoded again."""
         payload = parse_payload(self.raw)
         assert isinstance(payload, AskPayload)
+        payload.agent = self.agent
         payload.known[DANGER, self.project] = self.reading
         return payload
 
@@ -189,9 +192,9 @@ class Request(Facts):
         return self.digest[:SHORT_DIGEST]
 
     def is_given_back(self) -> bool:
-        """Whether a subagent's request ended undecided: now the terminal asks."""
+        """Whether it ended undecided where only now the terminal asks."""
         undecided = self.state in (EXPIRED, RELEASED) and self.decision is None
-        return self.from_agent and undecided
+        return (self.from_agent or self.serial) and undecided
 
     def waits(self) -> bool:
         return self.state == WAITING

@@ -30,8 +30,9 @@ from feishuperm.errors import ProtocolError
 from feishuperm.models.fields import decoded
 
 PROTOCOL = wire.PROTOCOL.decode()
-# The version, and the seconds that a hook which comes back has left.
-HEADER = re.compile(rf"{PROTOCOL}(?: ([0-9]{{1,6}}))?")
+# The version, the seconds that a hook which comes back has left, and the word of the
+# agent whose hook it is, if that is not Claude Code.
+HEADER = re.compile(rf"{PROTOCOL}(?: ([0-9]{{1,6}}))?(?: ([a-z][a-z0-9-]{{0,31}}))?")
 NOT_TOLD = -1
 # A path is at most 4096 bytes; the rest are the id, the flag and their separators.
 MAX_FRAME = wire.MAX_EVENT + 8192
@@ -86,6 +87,7 @@ class HookRequest(NamedTuple):
     project: str
     raw: bytes
     left: int = NOT_TOLD  # seconds, by the hook's own clock
+    agent: str = "claude"  # a row of `agents.table`, if it knows the word
 
 
 def parse_request(body: bytes) -> HookRequest:
@@ -105,7 +107,8 @@ def parse_request(body: bytes) -> HookRequest:
     left = int(match[1] or NOT_TOLD)
     if shown and left == NOT_TOLD:
         raise ProtocolError("a hook that comes back must say how long it waits")
-    return HookRequest(id, shown, os.fsdecode(project), raw, left)
+    agent = match[2] or HookRequest._field_defaults["agent"]
+    return HookRequest(id, shown, os.fsdecode(project), raw, left, agent)
 
 
 def parse_notice(body: bytes) -> tuple[str, bytes]:

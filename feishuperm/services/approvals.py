@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any
 
+from feishuperm.agents.table import AGENTS, CLAUDE, can_obey, output_of
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
@@ -144,6 +145,7 @@ class Approvals:
         self._in_thread = in_thread  # work of its own values, then a call on the loop
         self._armed = math.inf  # when the next look at the deadlines is due
         self._answered: dict[str, float] = {}  # when a session's dialog was, last
+        self._given_back: set[str] = set()  # sessions of serial agents, while typed in
         self._timeout = settings.permission_request_timeout
         self._delay = settings.permission_notify_delay
         self._gives_back = settings.permission_subagent_action == "terminal"
@@ -181,7 +183,8 @@ class Approvals:
             return None  # its connection is about to be closed, which means "again"
         if payload.tool_name == DOCTOR_TOOL and not self._closed:
             # It rings no phone, and never means "yes".
-            waiter.send(b"D", Decision.deny(DOCTOR_ANSWER).to_stdout())
+            answer = Decision.deny(DOCTOR_ANSWER)
+            waiter.send(b"D", output_of(hook.agent, answer))
             return None
         if self._closed or self._user_is_typing(hook, payload):
             waiter.send(b"R")
@@ -195,8 +198,8 @@ class Approvals:
         self._arm()
         waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
         self.requests.tell_extended(request, now)
-        self.watcher.begin(request, payload)
-        if self._is_of_agent(payload) and not patience:
+        self._watch(request, payload)
+        if self._has_no_dialog(payload) and not patience:
             self._look_at_terminal(request, payload.transcript_path())
         request.asked = now
         show = partial(self._show, request, payload)
@@ -212,6 +215,15 @@ class Approvals:
         else:
             work()
         return request
+
+    def _watch(self, request: Request, payload: AskPayload) -> None:
+        """Learn from a transcript why a call is made, and whether it is over."""
+        if request.agent == CLAUDE:
+            self.watcher.begin(request, payload)
+        else:  # from theirs only what was said can be learnt
+            self._hear_words(
+                request, last_words(payload.transcript_path(), request.agent)
+            )
 
     def _in_turns(
         self,
@@ -296,41 +308,48 @@ class Approvals:
         idle = self._idle_seconds(payload.session_id(), payload.transcript_path())
         return 0 <= idle < kind.typed_seconds
 
-    def _idle_seconds(self, session: str, path: str) -> float:
+    def _idle_seconds(self, session: str, path: str, agent: str = CLAUDE) -> float:
         """Since somebody typed in a session, or answered a dialog of it."""
         for other in self.requests.waiting():
             if other.session == session:
                 self.watcher.settled(other)
-        latest = max(last_words(path).typed, self._answered.get(session, 0.0))
+        typed = last_words(path, agent).typed
+        latest = max(typed, self._answered.get(session, 0.0))
         return self._clock() - latest
 
-    # Subagents: the client shows no dialog for one as long as its hook waits.
+    # While some hooks wait no dialog is shown: a subagent's, and a serial agent's.
 
     def _patience(self, payload: AskPayload) -> int:
-        """Seconds for a subagent's request while a person is at its terminal.
+        """Seconds for such a request while a person is at its terminal.
 
         0: as many as any other has.
         """
         session, path = payload.session_id(), payload.transcript_path()
-        soon = self._is_of_agent(payload) and self._is_locked_out(session, path)
+        if not self._has_no_dialog(payload):
+            return 0
+        if session in self._given_back:  # to the person who has answered there since
+            self._given_back.discard(session)
+            self._note_answered(session)
+        soon = self._is_locked_out(session, path, payload.agent)
         return min(GIVEN_BACK_SECONDS, self._timeout) if soon else 0
 
-    def _is_of_agent(self, payload: AskPayload) -> bool:
+    def _has_no_dialog(self, payload: AskPayload) -> bool:
         of_a_call = kind_of(payload.tool_name, payload.EVENT).of_a_call
-        return bool(self._gives_back and of_a_call and payload.agent_id())
+        of_subagent = self._gives_back and payload.agent_id()
+        return bool(of_a_call and (AGENTS[payload.agent].is_serial or of_subagent))
 
-    def _is_locked_out(self, session: str, path: str) -> bool:
+    def _is_locked_out(self, session: str, path: str, agent: str) -> bool:
         """Whether a person sits at a terminal that cannot ask them."""
-        idle = self._idle_seconds(session, path)
+        idle = self._idle_seconds(session, path, agent)
         return 0 <= idle < AT_TERMINAL_SECONDS and not is_headless(path)
 
     def _look_at_terminal(self, request: Request, path: str) -> None:
-        """Give a subagent's request back once somebody comes to its terminal."""
+        """Give such a request back once somebody comes to its terminal."""
 
         def look() -> None:
             if not request.waits() or request.extended or self._handed_over:
                 return
-            if self._is_locked_out(request.session, path):
+            if self._is_locked_out(request.session, path, request.agent):
                 self.requests.give_back(request, GIVEN_BACK_SECONDS)
             else:
                 self._later(GIVEN_BACK_SECONDS, look)
@@ -429,6 +448,8 @@ class Approvals:
             raise self._refusal(NOT_HERE)
         row = KINDS[request.kind].action(answer.action)
         if row is None or (row.tools and request.tool_name not in row.tools):
+            raise self._refusal(NOT_OFFERED)
+        if not can_obey(request.agent, row.name):
             raise self._refusal(NOT_OFFERED)
         if answer.digest and answer.digest != request.short_digest():
             raise self._refusal(NOT_AS_SHOWN)
@@ -781,6 +802,8 @@ class Approvals:
     def _ended(self, request: Request) -> None:
         if request.state == states.TERMINAL:
             self._note_answered(request.session)
+        if request.serial and request.is_given_back() and request.patience:
+            self._given_back.add(request.session)
         self.watcher.end(request)
         self.notifier.settle(self.outcome_of(request))
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")

@@ -40,6 +40,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from feishuperm.agents.table import CLAUDE
 from feishuperm.danger.command_table import ENTRIES
 from feishuperm.danger.reader import read_call
 from feishuperm.errors import FeishupermError, FileError, PayloadError
@@ -462,10 +463,11 @@ def _text_of(path: str) -> str:
 
 
 def call_digest(payload: ToolPayload | AskPayload) -> str:
-    """What makes a call this one and no other: tool, input and folder."""
+    """What makes a call this one and no other: tool, input, folder, whose it is."""
     name, wording = payload.tool_name, WORDING.get(payload.tool_name, ())
     said = {k: v for k, v in payload.tool_input.items() if k not in wording}
-    spelled = json.dumps([name, said, payload.base.cwd], sort_keys=True)
+    whose = [] if payload.agent == CLAUDE else [payload.agent]
+    spelled = json.dumps([name, said, payload.base.cwd, *whose], sort_keys=True)
     return hashlib.sha256(spelled.encode()).hexdigest()
 
 

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from datetime import time as time_of_day
 from typing import NamedTuple
 
+from feishuperm.agents.table import CLAUDE
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import cut, one_line, pad, width
 from feishuperm.lib.language import translate
@@ -139,6 +140,8 @@ def _row(entry: Entry, undone: bool, narrow: bool) -> tuple[str, ...]:
     """An entry in the cells of one line; a narrow one names the tool with the rest."""
     id, tool = str(entry.get("id") or "-"), str(entry.get("tool") or "")
     tool = translate(word(CALLED[tool])) if tool in CALLED else tool
+    agent = str(entry.get("agent") or CLAUDE)
+    tool = tool if agent == CLAUDE else f"{agent} {tool}"
     by = translate(word(str(entry.get("surface") or "")))
     by = f"{by}: {entry['who']}" if entry.get("who") else by
     if narrow:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from feishuperm.agents.table import CLAUDE
 from feishuperm.lib.feishu import (
     Bot,
     Post,
@@ -101,7 +102,8 @@ class Notices:
 
 def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -> None:
     """The request's card from the same template; the terminal asks."""
-    project = os.environ.get("CLAUDE_PROJECT_DIR") or payload.base.cwd
+    named = os.getcwd() if payload.agent != CLAUDE else ""
+    project = named or os.environ.get("CLAUDE_PROJECT_DIR") or payload.base.cwd
     ask = brief_ask(payload, request_id, project, settings.feishuperm_lang)
     if not settings.feishu_webhook_url or ask.kind not in settings.feishuperm_notify:
         return

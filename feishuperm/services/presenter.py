@@ -14,6 +14,8 @@ from functools import partial
 from os.path import normpath
 from typing import Any
 
+from feishuperm.agents.table import AGENTS, CLAUDE, can_obey
+from feishuperm.agents.table import names as agent_names
 from feishuperm.danger.paths import UNKNOWN as HOLE
 from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line, visible
@@ -79,6 +81,23 @@ PASS_BOUNDS = msg(
 TRIED = msg(
     "The session that asked tried to answer itself ({process}), and was refused."
 )
+# Why a request has little time, and where it went: of a subagent; of a serial hook.
+PATIENCE = (
+    msg(
+        "A subagent asks, and somebody has just used this session's terminal: it goes "
+        "back there after {seconds} seconds"
+    ),
+    msg(
+        "Somebody has just used this session's terminal: the request goes back there "
+        "after {seconds} seconds"
+    ),
+)
+AT_TERMINAL = (
+    msg(
+        "A subagent's request: somebody is at this session's terminal, which asks now."
+    ),
+    msg("Somebody is at this session's terminal, which asks now."),
+)
 STALE_PASS = msg("Pass {id} has ended: a file that it runs has changed")
 # How a call went on.
 RESULTS = {
@@ -110,7 +129,7 @@ ENDS = {
     states.TERMINAL: (msg("Answered in the terminal"), ""),
     states.GONE: (
         msg("The session has ended"),
-        msg("Claude Code no longer waits for this request."),
+        msg("{client} no longer waits for this request."),
     ),
     states.RELEASED: (
         msg("Handed back to the terminal"),
@@ -211,9 +230,10 @@ class Presenter:
     def _ask(self, request: Request, payload: AskPayload, limit: int) -> Ask:
         kind = KINDS[request.kind]
         ask = plain_ask(payload, request.id, request.project, self._language, limit)
-        fields = tuple(map(_seen, kind.fields(payload.tool_input, self.say)))
+        say = partial(self.say, **agent_names(request.agent))
+        fields = tuple(map(_seen, kind.fields(payload.tool_input, say)))
         denies = kind.expired and self._denies[request.from_agent]
-        denies = denies and not request.spared
+        denies = denies and not (request.spared or request.serial)
         may_extend = self._extends and not request.extended and not kind.seconds
         ask = ask._replace(
             created=request.created,
@@ -236,6 +256,7 @@ class Presenter:
         )
         if payload.tool_name == TEST_TOOL:
             return self._test(ask)
+        ask = _obeyed(ask, request.agent)
         if any(visible(field.value) != field.value for field in fields if field.edits):
             ask = ask.without_edit()  # a field would not show what is there
         return self._with_grants(ask, request, payload)
@@ -263,11 +284,8 @@ class Presenter:
     def _own_facts(self, request: Request) -> Iterator[str]:
         """Why it has less time than others; why a pass does not let it through."""
         if request.patience:
-            yield self.say(
-                "A subagent asks, and somebody has just used this session's "
-                "terminal: it goes back there after {seconds} seconds",
-                seconds=request.patience,
-            )
+            sentence = PATIENCE[request.serial]
+            yield self.say(sentence, seconds=request.patience)
         if request.stale_pass:
             yield self.say(STALE_PASS, id=request.stale_pass)
 
@@ -313,7 +331,9 @@ class Presenter:
         return _with_words(ask, words) if plan.broad else ask
 
     def plan(self, request: Request, payload: AskPayload) -> RulePlan:
-        """The rules that an answer which writes them would write."""
+        """The rules that an answer would write, which only Claude Code has."""
+        if request.agent != CLAUDE:
+            return RulePlan()
         return self._rule_writer.plan(
             payload.tool_name, payload.tool_input, request.project, payload.base.cwd
         )
@@ -355,7 +375,8 @@ class Presenter:
             name, detail = self.summary(request), one_line(request.detail, LINE)
             line = f"{name}: {detail}" if detail and detail not in name else name
             line = f"{line} · {last_name(request.project)}"
-            rows.append((self.say(KINDS[request.kind].title), line))
+            title = self.say(KINDS[request.kind].title, **agent_names(request.agent))
+            rows.append((title, line))
         return rows
 
     def summary(self, request: Request) -> str:
@@ -371,14 +392,10 @@ class Presenter:
         if row and request.tool_name == TEST_TOOL:
             done = msg("Received")
         rules = (*request.rules, *request.known_rules)
-        lines = [self.say(key) for key in (line, request.note) if key]
+        called = agent_names(request.agent)
+        lines = [self.say(key, **called) for key in (line, request.note) if key]
         if request.is_given_back() and request.patience:
-            lines.append(
-                self.say(
-                    "A subagent's request: somebody is at this session's terminal, "
-                    "which asks now."
-                )
-            )
+            lines.append(self.say(AT_TERMINAL[request.serial]))
         if request.tried:
             lines.append(self.say(TRIED, process=request.tried))
         if request.grants:
@@ -425,7 +442,7 @@ class Presenter:
         if not how:
             return ""
         if how == RAN and request.state == states.ANSWERED:
-            return self.say("Claude has received it")
+            return self.say("{agent} has received it", **agent_names(request.agent))
         if how == REFUSED and request.state == states.TERMINAL:
             return self.say("it did not run")
         line = redact(detail.strip()).partition("\n")[0]
@@ -452,6 +469,15 @@ def _with_words(ask: Ask, words: dict[str, str]) -> Ask:
     return ask._replace(actions=tuple(offers))
 
 
+def _obeyed(ask: Ask, agent: str) -> Ask:
+    """The ask without the buttons that an agent cannot obey."""
+    if not AGENTS[agent].actions:
+        return ask
+    unknown = {o.name for o in ask.actions if not can_obey(agent, o.name)}
+    ask = ask.without(frozenset(unknown))
+    return ask if can_obey(agent, "edit") else ask.without_edit()
+
+
 def _without_passes(ask: Ask) -> Ask:
     return ask._replace(
         actions=tuple(offer for offer in ask.actions if offer.look != WHILE)
@@ -471,13 +497,14 @@ def plain_ask(
     detail = extract_tool_detail(payload.tool_name, payload.tool_input, limit)
     blocks = (*detail.blocks, *remark_blocks(payload, say))
     project = project or payload.base.cwd
+    heading = kind.heading if payload.agent == CLAUDE else kind.title
     reading = read_danger(payload, project)
     return Ask(
         id,
         kind.name,
         language,
-        say(kind.title),
-        say(kind.heading),
+        say(kind.title, **agent_names(payload.agent)),
+        say(heading, **agent_names(payload.agent)),
         say(kind.noun) if kind.noun else payload.tool_name,
         detail.colour,
         say(kind.noun) if kind.noun else redact(detail.summary),
@@ -488,6 +515,7 @@ def plain_ask(
         branch=current_branch(project),
         session=payload.session_id(),
         agent=text_at(payload.fields, "agent_type"),
+        host="" if payload.agent == CLAUDE else agent_names(payload.agent)["client"],
         dangers=sentences(reading.marks, say),
         facts=sentences(reading.facts, say),
     )

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from feishuperm.agents.table import AGENTS, CLAUDE, output_of
 from feishuperm.errors import PayloadError, ProtocolError
 from feishuperm.lib.log import redact
 from feishuperm.lib.tool import headline, summary
@@ -209,6 +210,7 @@ class RequestManager:
             self.release(request, "nothing showed it in time")
             return
         is_spared = self._quiet.overlaps(request.created, self._clock())
+        is_spared = is_spared or request.serial
         denies = self._denies(request.from_agent) and not is_spared
         words = KINDS[request.kind].expired if denies else ""
         decision = Decision.deny(text(self._language, words)) if words else None
@@ -289,7 +291,9 @@ class RequestManager:
             oldest.forget_words()
 
     def _deliver(self, request: Request, waiter: Waiter) -> None:
-        output = request.decision.to_stdout() if request.decision else b""
+        output = b""
+        if request.decision:
+            output = output_of(request.agent, request.decision, request.action)
         waiter.send(b"D" if output else b"R", output)
 
     # Memory.
@@ -331,7 +335,9 @@ def new_request(
     request.detail = redact(shown)[:DETAIL_CHARACTERS]
     request.session = payload.session_id()
     request.session_title = str(payload.known.get(TITLE, ""))
+    request.agent = hook.agent
     request.from_agent = bool(payload.agent_id())
+    request.serial = AGENTS[hook.agent].is_serial
     reading = read_danger(payload, request.project)
     request.danger = names(reading)
     request.reading = reading
@@ -384,6 +390,7 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "rules": list(request.rules),
         "denied": request.decision is not None and request.decision.is_denial(),
         "kind": request.kind,
+        "agent": request.agent,
         "tool": request.tool_name,
         "summary": request.summary,
         "detail": request.detail,
@@ -468,6 +475,8 @@ def _remembered(entry: dict[str, Any], state: str) -> Request:
     request = Request(
         id, b"", tool_name, str(entry["project"]), created, 0.0, kind.name
     )
+    agent = str(entry.get("agent"))
+    request.agent = agent if agent in AGENTS else CLAUDE
     request.state = state
     request.action = action
     request.surface = str(entry["surface"])

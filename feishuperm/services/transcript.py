@@ -33,6 +33,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from feishuperm.agents.table import ANSWERED as AT_DIALOG
+from feishuperm.agents.table import CLAUDE, MODEL, PERSON, dialect
 from feishuperm.messages import msg
 from feishuperm.models import request as states
 from feishuperm.models.fields import decoded, list_at, part_at, text_at, value_at
@@ -358,16 +360,17 @@ def is_headless(path: str) -> bool:
     return bool(found) and found[-1].startswith(b"sdk")
 
 
-def last_words(path: str | bytes) -> Words:
-    """What Claude said last in this turn, what it works on, and since when.
+def last_words(path: str | bytes, agent: str = CLAUDE) -> Words:
+    """What an agent said last in this turn, what it works on, and since when.
 
     Only lines that may hold either are decoded, from the end.  The prompt of a long
-    turn is far away; the client notes it again and again, on one line.
+    turn is far away; Claude Code notes it again and again, on one line.
     """
     words, name = Words(), encoded(path)
     for tail in (FIRST_TAIL, TAIL):
         data = _tail(name, tail)
-        words = _words(data.split(b"\n"))
+        lines = data.split(b"\n")
+        words = _words(lines) if agent == CLAUDE else _words_of(agent, lines)
         if words.prompted or len(data) < tail:
             break
     return words
@@ -391,6 +394,22 @@ def _words(lines: list[bytes]) -> Words:
                 typed = max(prompted, found[QUEUED])
                 return Words(found[SAID], prompt, prompted, typed)
     return Words(found[SAID], found[NOTED], typed=found[QUEUED])
+
+
+def _words_of(agent: str, lines: list[bytes]) -> Words:
+    """The same in the transcript of another agent."""
+    speaks, said, answered = dialect(agent), "", 0.0
+    for line in reversed(lines):
+        if len(line) > MAX_SPOKEN or not any(mark in line for mark in speaks.SPOKEN):
+            continue
+        entry = part_at(decoded(line))
+        who, words = speaks.spoken(entry)
+        when = moment(entry.get("timestamp"))
+        if who == PERSON:
+            return Words(said, words, when, max(when, answered))
+        said = said or (words if who == MODEL else "")
+        answered = answered or (when if who == AT_DIALOG else 0.0)
+    return Words(said, typed=answered)
 
 
 def _said(entry: dict[str, Any]) -> str:

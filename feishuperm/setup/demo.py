@@ -162,7 +162,9 @@ class Demo:
     def ask(self, sample: Sample) -> str:
         """Fire a request and wait until the server has it; its id."""
         before = {request["id"] for request in self.status()["waiting"]}
-        event = permission_event(sample.tool_name, sample.tool_input, self.project)
+        event = permission_event(
+            sample.tool_name, sample.tool_input, self.project, self.environ
+        )
         hook = self.hooks[sample.title] = start_hook(event, self.environ)
         for _ in tries(START_SECONDS):
             for request in self.status()["waiting"]:

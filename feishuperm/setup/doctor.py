@@ -522,7 +522,7 @@ def check_loop(here: DoctorContext) -> Iterator[Finding]:
     if here.status is None:
         yield fail(NO_SERVER, INSTALL)
         return
-    event = program.permission_event(DOCTOR_TOOL, {}, here.project)
+    event = program.permission_event(DOCTOR_TOOL, {}, here.project, here.environ)
     command = program.self_command("hook")
     for _, hook in permission_hooks(here)[:1]:  # as Claude Code runs it
         command = ["/bin/sh", "-c", str(hook.entry["command"])]

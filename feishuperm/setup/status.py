@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from feishuperm.agents.table import CLAUDE
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import qr
 from feishuperm.lib.config import gateway_socket
@@ -92,7 +93,9 @@ def lines(status: Status, now: float) -> Iterator[str]:
         yield row("quiet", f"{quiet['hours']}{state}")
     yield row("waiting", status.get("waiting_count", len(waiting)))
     for request in waiting:
-        words = [one_line(str(request[key])) for key in ("id", "tool", "project")]
+        keys = ("id", "agent", "tool", "project")
+        words = [one_line(str(request[key])) for key in keys if key in request]
+        words = [word for word in words if word != CLAUDE]
         words.append(translate("{} left", duration(request["seconds_left"])))
         if "seen" in request:
             at = request["seen"]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.test_recognition import SHAPE, STRANGERS
 from tests.conftest import clean_env
 from tests.e2e.test_start import boot_of, imported
 from tests.fakes.hook_server import ANSWER, EVENT, HookServer
-from tests.lib.test_other_agents import SHAPE, STRANGERS
 
 EVENTS = ("PermissionRequest", "PreToolUse", "Stop", "")
 # What a stranger's event never loads.
@@ -103,7 +103,7 @@ def test_stranger_costs_no_more_than_a_look(
         )
         assert (result.returncode, result.stdout) == (0, b"")
     loaded = imported(result.stderr)
-    assert "feishuperm.lib.other_agents" in loaded
+    assert "feishuperm.agents.recognition" in loaded
     assert not [name for name in loaded if name.startswith(HEAVY)]
     assert not {"feishuperm.lib.log", "subprocess", "socket"} & loaded
 

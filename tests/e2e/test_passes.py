@@ -163,7 +163,7 @@ def test_process_of_a_session_makes_no_pass(pyz: Path, home: Path) -> None:
             text=True,
             timeout=60,
         )
-        assert "a process of a Claude session" in tried.stderr
+        assert "a process of a session that asks" in tried.stderr
         assert not passes(served)
         ledger = Path(Ledger(environ=served.environ).path)
         wait_until(lambda: ledger.exists() and b"pass_add" in ledger.read_bytes())

@@ -77,7 +77,9 @@ def pin(config: Path, text: str) -> None:
 def env(home: Path, server: HookServer) -> dict[str, str]:
     """A clean environment that leads to the server, on the Python of the tests."""
     pin(home / ".config", os.path.realpath(sys.executable) + "\n")
-    return clean_env(home, PERMISSION_SOCKET_PATH=server.path)
+    # As Claude Code has it: the session of the event.
+    session = {"CLAUDE_CODE_SESSION_ID": "s-1"}
+    return clean_env(home, PERMISSION_SOCKET_PATH=server.path, **session)
 
 
 def test_hook_relays_the_servers_answer(
@@ -741,6 +743,10 @@ def test_modules_the_hook_loads(
         hook = run([*start, boot, str(pyz), "hook"], env, tmp_path)
         assert hook.stdout == ANSWER
         assert imported(hook.stderr) - imported(bare.stderr) == {"_socket", *ours}
+        del env["CLAUDE_CODE_SESSION_ID"]
+        other = run([*start, boot, str(pyz), "hook", "codex"], env, tmp_path)
+        assert other.stdout == ANSWER
+        assert imported(other.stderr) == imported(hook.stderr)
 
 
 TELL_COMPILED = """\
@@ -774,7 +780,7 @@ def test_what_starts_often_never_waits_for_the_code_of_everything_else(
     settings.write_text(json.dumps({"feishuperm": {"callbacks": rows}}))
     command, event, module = FREQUENT[case]
     fields = {"hook_event_name": event, "tool_name": "Bash", "cwd": str(tmp_path)}
-    fields["session_id"] = "s"
+    fields["session_id"] = "s-1"
     env["SUPERVISOR_COMMAND"] = """echo '{"allow_stop": true, "feedback": ""}'"""
     start = [sys.executable, "-IBS", "-X", "importtime", "-c"]
     script = TELL_COMPILED + boot_of(pyz)

@@ -136,6 +136,7 @@ def _output(block: Block) -> dict[str, Any]:
         "name": block["name"],
         "arguments": json.dumps(block["input"]),
         "status": "completed",
+        **({"namespace": block["namespace"]} if "namespace" in block else {}),
     }
 
 

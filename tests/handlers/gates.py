@@ -36,7 +36,7 @@ class FakeClients(SessionProcesses):
         self.added: list[tuple[int, str]] = []
         self.asked: list[tuple[int, bool]] = []
 
-    def add(self, hook_pid: int, session: str = "") -> None:
+    def add(self, hook_pid: int, session: str = "", is_known: bool = False) -> None:
         self.added.append((hook_pid, session))
 
     def suspect(self, owner: Owner) -> Suspect | None:

@@ -26,6 +26,10 @@ CALLS: dict[str, dict[str, Any]] = {
         "new_string": "const a = 1\nconst b = 3\n",
         "replace_all": False,
     },
+    "apply_patch": {
+        "command": "*** Begin Patch\n*** Delete File: old.py\n"
+        "*** Update File: new.py\n@@\n-one\n+uno\n*** End Patch"
+    },
     "MultiEdit": {
         "file_path": "/path/to/file.py",
         "edits": [

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 from feishuperm import __version__
-from feishuperm.lib.program import archive_path, hook_output, self_command, start_hook
-from feishuperm.wire import AGENTS
+from feishuperm.agents.table import AGENTS
+from feishuperm.lib.program import (
+    archive_path,
+    hook_output,
+    permission_event,
+    self_command,
+    start_hook,
+)
+from feishuperm.wire import is_claude
 
 
 def test_source_tree_is_no_archive() -> None:
@@ -40,15 +48,16 @@ def test_hook_that_takes_too_long_is_ended() -> None:
     assert hook.returncode is not None
 
 
-def test_hook_we_start_is_no_strangers_whatever_shell_it_is_typed_in(
+def test_event_that_we_make_is_claudes_whatever_shell_it_is_typed_in(
     tmp_path: Path,
 ) -> None:
-    """Nor does it say that we are its session: then we could not answer it."""
-    seen = tmp_path / "environ"
-    marks = {name.decode(): "1" for _, names, _ in AGENTS for name in names}
+    """Nor does its hook say that we are its session: then we could not answer it."""
+    marks = {name.decode(): "1" for row in AGENTS.values() for name in row.variables}
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **marks}
-    command = ["/bin/sh", "-c", f"cat >/dev/null; env >{seen}"]
-    assert hook_output(start_hook({"session_id": "x"}, environ, command), 20) == ""
-    names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
-    assert "HOME" in names
-    assert not names & {*marks, "CLAUDE_CODE_SESSION_ID"}
+    event = permission_event("Bash", {}, "/p", environ)
+    encoded = {os.fsencode(key): os.fsencode(environ[key]) for key in environ}
+    assert is_claude(json.dumps(event).encode(), encoded)
+    command = ["/bin/sh", "-c", "cat >/dev/null; env"]
+    seen = hook_output(start_hook(event, environ, command), 20)
+    assert f"HOME={tmp_path}" in seen
+    assert "CLAUDE" not in seen

@@ -123,7 +123,7 @@ def make_row(ask: Ask, links: Links, seen: float = 0.0) -> Row:
     name = " · ".join(filter(None, (_name(ask), ask.project_name)))
     read = time.strftime("%H:%M", time.localtime(seen))
     was_read = text(ask.language, "seen {time}", time=read) if seen else ""
-    parts = (ask.project_name, ask.branch, ask.agent, was_read)
+    parts = (ask.host, ask.project_name, ask.branch, ask.agent, was_read)
     where = " · ".join(filter(None, parts))
     # What is shown beside the list changes with these two: its script looks at them.
     state = f' data-why="{shown(ask.why)}" data-hold="{int(ask.hold)}"'

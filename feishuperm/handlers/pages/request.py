@@ -209,7 +209,9 @@ def subject(ask: Ask, asked_below: bool = False) -> Iterator[str]:
     lines = "".join(f'<p class="danger">{shown(line)}</p>' for line in ask.dangers)
     yield f'<div role="alert">{lines}</div>' if lines else ""
     yield from _blocks(ask, asked_below)
-    words = said(ask.language, "Claude said: {what}", what=ask.why) if ask.why else ""
+    who, words = ask.host or "Claude", ""
+    if ask.why:
+        words = said(ask.language, "{agent} said: {what}", agent=who, what=ask.why)
     yield f'<p class="why"{"" if words else " hidden"}>{words}</p>'
 
 

@@ -2,8 +2,10 @@
 
 Some agents run every hook they find there, take any failure for a refusal, and are
 driven on by a blocked stop.  The hook prints nothing for them, succeeds, and leaves one
-line a day in the log.  `wire` looks first, by bytes, and asks here only when it found a
-mark; a caller with no mark at all is served.  This keeps mistakes out, not enemies.
+line a day in the log.  `wire` looks first, by bytes, and asks here only about an event
+that is not plainly Claude Code's; a caller with no mark at all is served.  This keeps
+mistakes out, not enemies.  A variable is handed down to all below, so none of them
+speaks against an event of Claude Code's own.
 
 It imports no more than it must: these agents call for things nobody is asked about.
 """
@@ -16,8 +18,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from feishuperm.agents.table import AGENTS, SOMEBODY, STRANGERS
 from feishuperm.models.fields import decoded, part_at
-from feishuperm.wire import AGENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,16 +31,11 @@ UUID_VERSION = 14  # where a UUID says which kind it is; Claude's are of version
 
 def should_ignore(raw: bytes, environ: Environ) -> bool:
     """Whether an event is another agent's, and so not the hook's; notes it."""
-    agent = foreign_agent(raw, environ)
+    fields = part_at(decoded(raw))
+    agent = "" if is_claude(fields, environ) else foreign_agent(fields, environ)
     if agent:
         _note(agent)
     return bool(agent)
-
-
-def foreign_agent(raw: bytes, environ: Environ) -> str:
-    """The agent that sent an event; empty for Claude Code and where nothing tells."""
-    fields = part_at(decoded(raw))
-    return "" if is_claude(fields, environ) else _marked(fields, environ)
 
 
 def is_claude(fields: dict[str, Any], environ: Environ) -> bool:
@@ -57,22 +54,22 @@ def is_claude(fields: dict[str, Any], environ: Environ) -> bool:
     return named and place.startswith(projects + os.sep)
 
 
-def _marked(fields: dict[str, Any], environ: Environ) -> str:
+def foreign_agent(fields: dict[str, Any], environ: Environ) -> str:
     """The agent whose mark an event bears; fields count before the environment."""
     names = {b'"%s"' % name.encode(errors="replace") for name in fields}
     transcript = str(fields.get("transcript_path")).encode(errors="replace")
-    for agent, _, marks in AGENTS[:-1]:
-        is_there = any(mark in transcript for mark in marks if mark.startswith(b"/"))
-        if is_there or not names.isdisjoint(marks):
-            return agent
+    rows = (*AGENTS.values(), *STRANGERS)
+    for row in rows:
+        is_there = any(mark in transcript for mark in row.marks if mark[:1] == b"/")
+        if is_there or not names.isdisjoint(row.marks):
+            return row.name
     version = str(fields.get("session_id"))[UUID_VERSION : UUID_VERSION + 1]
     if "model" in fields and version == "7":
-        return "Codex"
-    for agent, variables, _ in AGENTS:
-        if any(name in environ for name in variables):
-            return agent
-    last, _, marks = AGENTS[-1]
-    return "" if names.isdisjoint(marks) else last
+        return AGENTS["codex"].name
+    for row in rows:
+        if any(name in environ for name in row.variables):
+            return row.name
+    return "" if names.isdisjoint(SOMEBODY.marks) else SOMEBODY.name
 
 
 def _note(agent: str) -> None:

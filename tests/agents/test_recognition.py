@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm import wire
-from feishuperm.lib import other_agents
+from feishuperm.agents import recognition
+from feishuperm.agents.table import AGENTS
+from feishuperm.agents.table import STRANGERS as OTHERS
+from feishuperm.models.fields import decoded, part_at
 from tests.tables import every_row
 
 SESSION = "6f1c2a2e-5b7d-4c53-9c0f-1f6f6f6f0001"
@@ -50,7 +53,7 @@ STRANGERS: dict[str, tuple[dict[str, Any], dict[bytes, bytes]]] = {
     "Cursor": ({"generation_id": "g"}, {}),
     "another agent": ({"timestamp": "2026"}, {}),
 }
-HOST_VARIABLES = [name for _, names, _ in wire.AGENTS for name in names]
+HOST_VARIABLES = [name for row in (*AGENTS.values(), *OTHERS) for name in row.variables]
 ALL_VARIABLES = {**dict.fromkeys(HOST_VARIABLES, b"1"), **INHERITED}
 
 
@@ -60,9 +63,13 @@ def encoded(**fields: Any) -> bytes:
 
 def is_strange(raw: bytes, environ: dict[bytes, bytes]) -> bool:
     """What client and supervisor ask, without the line in the log."""
-    return wire.may_be_strange(raw, environ) and bool(
-        other_agents.foreign_agent(raw, environ)
-    )
+    return not wire.is_claude(raw, environ) and bool(whose(raw, environ))
+
+
+def whose(raw: bytes, environ: dict[bytes, bytes]) -> str:
+    fields = part_at(decoded(raw))
+    is_claude = recognition.is_claude(fields, environ)
+    return "" if is_claude else recognition.foreign_agent(fields, environ)
 
 
 @every_row("name", STRANGERS)
@@ -72,7 +79,7 @@ def test_stranger_is_told_by_its_marks_though_it_inherits_claudes_variables(
     fields, variables = STRANGERS[name]
     raw, environ = encoded(**fields), {**INHERITED, **variables}
     assert is_strange(raw, environ)
-    assert other_agents.foreign_agent(raw, environ) in name
+    assert whose(raw, environ) in name
 
 
 @every_row("name", STRANGERS)
@@ -122,18 +129,16 @@ def test_claudes_folder_may_be_elsewhere_and_behind_a_link(tmp_path: Path) -> No
 def test_transcript_of_another_name_or_place_is_not_claudes(path: str) -> None:
     raw = encoded(session_id=SESSION, transcript_path=path)
     fields = json.loads(raw)
-    assert not other_agents.is_claude(fields, ALL_VARIABLES)
+    assert not recognition.is_claude(fields, ALL_VARIABLES)
 
 
 def test_who_bears_no_mark_is_served() -> None:
-    assert not wire.may_be_strange(encoded(), INHERITED)
-    assert not wire.may_be_strange(b"", INHERITED)
-    assert not wire.may_be_strange(b"no json", INHERITED)
+    for raw in (encoded(), b"", b"no json"):
+        assert not is_strange(raw, INHERITED)
 
 
 def test_mark_inside_a_tools_input_is_no_mark() -> None:
     raw = encoded(tool_input={"timestamp": 1, "turn_id": 2, "model": "m"})
-    assert wire.may_be_strange(raw, INHERITED)  # worth a closer look
     assert not is_strange(raw, INHERITED)
 
 
@@ -145,8 +150,8 @@ def test_model_alone_is_no_mark() -> None:
 def test_no_bytes_make_the_look_fail(data: bytes, name: str) -> None:
     fields, variables = STRANGERS.get(name, ({}, {}))
     for raw in (data, encoded(**fields)[: len(data)], data + encoded(**fields)):
-        wire.may_be_strange(raw, {**INHERITED, **variables})
-        other_agents.foreign_agent(raw, {**INHERITED, **variables})
+        wire.is_claude(raw, {**INHERITED, **variables})
+        whose(raw, {**INHERITED, **variables})
 
 
 @given(st.text(), st.text())
@@ -163,11 +168,11 @@ def test_log_has_one_line_a_day_for_a_host(
     raw = encoded(**STRANGERS["Grok"][0])
     log = tmp_path / "feishuperm" / "feishuperm.log"
     for _ in range(3):
-        assert other_agents.should_ignore(raw, INHERITED)
+        assert recognition.should_ignore(raw, INHERITED)
     assert log.read_text().count("Grok runs the hooks") == 1
     stamp = tmp_path / "feishuperm" / "host-grok"
     os.utime(stamp, (0, 0))
-    assert other_agents.should_ignore(raw, INHERITED)
+    assert recognition.should_ignore(raw, INHERITED)
     assert log.read_text().count("Grok runs the hooks") == 2
 
 
@@ -175,4 +180,4 @@ def test_state_folder_that_cannot_be_written_harms_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/x")
-    assert other_agents.should_ignore(encoded(**STRANGERS["Kimi Code"][0]), INHERITED)
+    assert recognition.should_ignore(encoded(**STRANGERS["Kimi Code"][0]), INHERITED)

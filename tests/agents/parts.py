@@ -1,0 +1,57 @@
+"""Recorded events of each agent, and what they are to become.
+
+`samples/AGENT.json` has, of each event, what it is about, its tool and input as Claude
+Code would name them, and no tool where nobody can decide it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from feishuperm.handlers.permission import read_request
+from feishuperm.models.payload import AskPayload
+from feishuperm.protocol.frames import HookRequest
+from tests.services.test_approvals import ID, Bench, Waiter
+
+FOLDER = Path(__file__).parent / "samples"
+
+
+class Sample(NamedTuple):
+    """A row of a file."""
+
+    agent: str
+    what: str
+    event: dict[str, Any]
+    tool: str
+    input: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.agent}: {self.what}"
+
+
+SAMPLES = [
+    Sample(path.stem, **row)
+    for path in sorted(FOLDER.glob("*.json"))
+    for row in json.loads(path.read_text("utf-8"))
+]
+
+
+def first(agent: str) -> dict[str, Any]:
+    """The event of an agent about a command."""
+    rows = (row for row in SAMPLES if (row.agent, row.tool) == (agent, "Bash"))
+    event: dict[str, Any] = json.loads(json.dumps(next(rows).event))
+    return event
+
+
+def agent_asks(
+    bench: Bench, agent: str, event: dict[str, Any] | None = None, id: str = ID
+) -> Waiter:
+    """The hook of an agent comes with an event."""
+    waiter, raw = Waiter(), json.dumps(event or first(agent)).encode()
+    sent = HookRequest(id, "", str(bench.project), raw, agent=agent)
+    hook, payload = read_request(sent)
+    assert isinstance(payload, AskPayload)
+    bench.approvals.register(hook, payload, waiter)
+    return waiter
