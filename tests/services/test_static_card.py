@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from feishuperm.lib import post
 from feishuperm.lib.post import Call, Reply
 from feishuperm.models.settings import Settings
+from feishuperm.services import notices
 from feishuperm.services.notices import send_static_card, tell_unreadable
+from feishuperm.services.quiet import QuietHours
 from tests.asks import ID, payload_of
 from tests.fakes.feishu import every_url
 
@@ -97,3 +100,16 @@ def test_certificates_of_a_company_are_trusted(feishu: Feishu, tmp_path: Path) -
     send(FEISHUPERM_CA_FILE=ca_file)
     tell_unreadable(settings(FEISHUPERM_CA_FILE=ca_file))
     assert feishu.trusted == [ca_file, ca_file]
+
+
+@pytest.mark.parametrize(("hours", "count"), [((0, 1439), 0), (None, 2)])
+def test_hook_sends_nothing_in_quiet_hours(
+    feishu: Feishu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hours: Any,
+    count: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(
+        notices, "quiet_hours", lambda settings: QuietHours(hours, "", lambda: 1e9)
+    )
+    send()
+    tell_unreadable(settings())
+    assert len(feishu.sent) == count

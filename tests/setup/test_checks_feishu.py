@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from email.utils import formatdate
+from typing import Any
 
 import pytest
 
 from feishuperm.app.health import FAIL, OK, WARN
 from feishuperm.lib.post import Reply
 from feishuperm.models.settings import Settings
+from feishuperm.services.quiet import QuietHours
 from feishuperm.setup import checks, doctor
 from feishuperm.setup.checks import send_hello
 from tests.setup.patient import Patient, answer, fixes, states
@@ -32,6 +34,21 @@ def test_bot_is_really_called(
     )
     monkeypatch.setattr(doctor, "post_json", answer(code))
     assert states(patient, "feishu") == state
+
+
+@pytest.mark.parametrize(("hours", "is_quiet"), [((0, 1439), True), (None, False)])
+def test_card_of_the_doctor_leaves_in_quiet_hours_and_a_line_says_so(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, hours: Any, is_quiet: bool
+) -> None:
+    patient.write_config(
+        FEISHU_WEBHOOK_URL="http://127.0.0.1:9/open-apis/bot/v2/hook/x"
+    )
+    monkeypatch.setattr(doctor, "post_json", answer(0))
+    quiet = QuietHours(hours, "", lambda: 1e9)
+    monkeypatch.setattr(doctor, "quiet_hours", lambda settings: quiet)
+    assert states(patient, "feishu") == OK
+    rows = str(patient.examine("feishu"))
+    assert ("quiet hours" in rows) == is_quiet and "accepted a test card" in rows
 
 
 @pytest.mark.parametrize(
