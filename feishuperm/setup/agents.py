@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from feishuperm.agents.table import AGENTS, ENTRY, Agent, Registration
 from feishuperm.app.health import OK, Finding, fail, ok, warn
@@ -30,25 +30,14 @@ from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.names import HOOK_PROGRAM, SUPERVISOR_PROGRAM
 from feishuperm.models.settings import Settings
 from feishuperm.setup import claude_settings as claude
+from feishuperm.setup import steps
 from feishuperm.setup.checks import edit
-from feishuperm.setup.steps import (
-    FilesStep,
-    Manifest,
-    Record,
-    Step,
-    digest,
-    hook_link,
-    own_commands,
-    own_file,
-)
 from feishuperm.wire import HOOK_PURPOSES
 
 EVENT = "PermissionRequest"
 ALL_OURS = (*HOOK_EVENTS, *HOOK_PURPOSES, SUPERVISOR_PROGRAM)
 VERSION = re.compile(r"\d+(?:[.+-]\w+)+")
 VERSION_SECONDS = 10  # some unpack themselves when they are first started
-# Where Codex keeps what was reviewed: a table named by file, event and two places.
-CODEX_STATE, CODEX_KEY = "config.toml", "{}:permission_request:{}:{}"
 
 
 def names(given: str) -> list[str]:
@@ -65,7 +54,7 @@ def names(given: str) -> list[str]:
 class Place:
     """One agent on this machine, for one user."""
 
-    def __init__(self, row: Agent, manifest: Manifest) -> None:
+    def __init__(self, row: Agent, manifest: steps.Manifest) -> None:
         assert row.registration is not None
         self.row, self.manifest = row, manifest
         self.how: Registration = row.registration
@@ -77,7 +66,7 @@ class Place:
         is_entry = self.how.form == ENTRY
         self.step_name = f"settings:{self.path}" if is_entry else f"files:{row.word}"
 
-    def record(self) -> Record:
+    def record(self) -> steps.Record:
         """What an install has left; empty: it is not registered."""
         return self.manifest.record(self.step_name)
 
@@ -95,37 +84,33 @@ class Place:
             )
         return ""
 
-    def step(self, link: str, settings: Settings, exactly: bool) -> Step:
+    def step(self, link: str, settings: Settings, exactly: bool) -> steps.Step:
         """What registers it, and keeps it as it should be."""
         word, seconds = self.row.word, claude.hook_seconds(settings)
         if self.how.form != ENTRY:
             files = {self.path: self.own_file(link, seconds)}
-            return FilesStep(self.manifest, self.step_name, files)
+            return steps.FilesStep(self.manifest, self.step_name, files)
         limit = self.how.milliseconds_from
         timeout = seconds * 1000 if limit and seconds >= limit else seconds
         row = claude.Registration(EVENT, "*", HOOK_PROGRAM, timeout, exactly, word)
         command = claude.guarded(shlex.quote(link), word)
-        return self._entry_step([(row, command)], ALL_OURS)
+        step = claude.ClaudeStep(
+            self.manifest, self.path, [(row, command)], away=ALL_OURS
+        )
+        step.own = all_commands(self.manifest, step.own)
+        return step
 
     def own_file(self, link: str, seconds: int) -> bytes:
         """What a file holds that is feishuperm's alone: a plugin starts no shell."""
         end, word = os.path.splitext(self.path)[1], self.row.word
         calls = link if end == ".js" else claude.guarded(shlex.quote(link), word)
-        return own_file(f"agents/{word}{end}", calls, seconds)
+        return steps.own_file(f"agents/{word}{end}", calls, seconds)
 
-    def removal(self) -> Step:
+    def removal(self) -> steps.Step:
         """What unregisters it."""
         if self.how.form != ENTRY:
-            return FilesStep(self.manifest, self.step_name, {})
-        return self._entry_step([], (*ALL_OURS, self.row.word))
-
-    def _entry_step(
-        self, hooks: list[tuple[claude.Registration, str]], away: Collection[str]
-    ) -> claude.ClaudeStep:
-        kind = claude.ClaudeStep if hooks else EntryRemoval
-        step = kind(self.manifest, self.path, hooks, away=away)
-        step.own = sorted({*step.own, *all_commands(self.manifest)})
-        return step
+            return steps.FilesStep(self.manifest, self.step_name, {})
+        return EntryRemoval(self)
 
     def hooks(self) -> list[claude.Hook]:
         """Entries that call our program, whoever put them there. Raises."""
@@ -135,22 +120,24 @@ class Place:
 
     def version(self) -> str:
         """What the program says of itself, empty if it says nothing in time."""
+        command, nothing = [self.program(), "--version"], subprocess.DEVNULL
         try:
-            said = subprocess.run(
-                [self.program(), "--version"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=VERSION_SECONDS,
-            ).stdout
+            done = subprocess.run(
+                command, stdin=nothing, capture_output=True, timeout=VERSION_SECONDS
+            )
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        found = VERSION.search(said.decode(errors="replace"))
+        found = VERSION.search(done.stdout.decode(errors="replace"))
         return found[0] if found else ""
 
 
 class EntryRemoval(claude.ClaudeStep):
     """Brings an agent's file back as `uninstall` does, and forgets it."""
+
+    def __init__(self, place: Place) -> None:
+        away = (*ALL_OURS, place.row.word)
+        super().__init__(place.manifest, place.path, [], away=away)
+        self.own = all_commands(place.manifest, self.own)
 
     def apply(self) -> None:
         record = {"path": self.path, "backup": "", **self.record}
@@ -158,25 +145,25 @@ class EntryRemoval(claude.ClaudeStep):
         self.manifest.forget(self.name)
 
 
-def places(manifest: Manifest) -> list[Place]:
+def places(manifest: steps.Manifest) -> list[Place]:
     """Every agent that can be registered."""
     return [Place(row, manifest) for row in AGENTS.values() if row.registration]
 
 
-def all_commands(manifest: Manifest) -> set[str]:
+def all_commands(manifest: steps.Manifest, more: Iterable[str] = ()) -> list[str]:
     """Every hook command that an install has written, in whatever file."""
     records = manifest.records.values()
     written = {word for record in records for word in record.get("commands", [])}
-    return {*written, *own_commands(manifest.record("program"))}
+    return sorted({*written, *steps.own_commands(manifest.record("program")), *more})
 
 
-def imported(manifest: Manifest) -> dict[str, Record]:
+def imported(manifest: steps.Manifest) -> dict[str, steps.Record]:
     """Records for `uninstall`: our commands in files where no install put them."""
     own, found = all_commands(manifest), {}
     for place in places(manifest):
         text = claude.settings_text(place.path) if place.how.form == ENTRY else ""
         if not place.record() and claude.own_hooks(text, own):
-            record = {"path": place.path, "backup": "", "commands": sorted(own)}
+            record = {"path": place.path, "backup": "", "commands": own}
             found[place.step_name] = record
     return found
 
@@ -202,18 +189,18 @@ def findings(
     except editor.SettingsError as error:
         yield fail(msg("{}: {}", place.path, error), edit(place.path))
         return
-    own = [
-        hook
-        for hook in hooks
-        if hook.event == EVENT
-        and claude.kind_in(hook.entry["command"]) == place.row.word
-    ]
+    ours = EVENT, place.row.word
+    own = [x for x in hooks if (x.event, claude.kind_in(x.entry["command"])) == ours]
     repair = f"feishuperm install --agents {place.row.word}"
     problems = list(_entry_problems(place, own, check_hook, repair))
     if place.how.form != ENTRY and place.record():
         problems = list(_file_problems(place, settings, repair))
-    elif len(own) < len(hooks):
-        problems.append(_copied(place, [x for x in hooks if x not in own], repair))
+    copied = {x.entry["command"] for x in hooks if x not in own}
+    if copied:  # from Claude Code's settings; what an install wrote it also replaces
+        goes = copied <= {*all_commands(place.manifest)}
+        fix = repair if goes else edit(place.path, msg("remove {}", HOOK_PROGRAM))
+        said = msg("{} has hooks of Claude Code's that do nothing there", place.path)
+        problems.append(warn(said, fix))
     yield from problems
     version = f"{name} {place.version()}".rstrip()
     if not own and (place.how.form == ENTRY or not place.record()):
@@ -241,17 +228,6 @@ def _entry_problems(
             yield warn(said, fix)
 
 
-def _copied(place: Place, hooks: list[claude.Hook], repair: str) -> Finding:
-    """What a program has copied from Claude Code's settings."""
-    own = all_commands(place.manifest)
-    goes = all(hook.entry["command"] in own for hook in hooks)
-    text = msg(
-        "{} has hooks of Claude Code's settings, which do nothing there", place.path
-    )
-    by_hand = edit(place.path, msg("remove {}", HOOK_PROGRAM))
-    return warn(text, repair if goes else by_hand)
-
-
 def _in_seconds(place: Place, check_hook: CheckHook, hook: claude.Hook) -> Finding:
     """What is found of an entry, whose time-out may be in milliseconds."""
     limit, given = place.how.milliseconds_from, hook.entry.get("timeout")
@@ -263,8 +239,8 @@ def _in_seconds(place: Place, check_hook: CheckHook, hook: claude.Hook) -> Findi
 def _file_problems(place: Place, settings: Settings, repair: str) -> Iterator[Finding]:
     """What is wrong with a file that is feishuperm's alone."""
     data, path = read_bytes(place.path), place.path
-    link, seconds = hook_link(place.manifest), claude.hook_seconds(settings)
-    if data is not None and digest(data) != place.record().get(path):
+    link, seconds = steps.hook_link(place.manifest), claude.hook_seconds(settings)
+    if data is not None and steps.digest(data) != place.record().get(path):
         text = msg("{} was changed by somebody, and is left as it is", path)
         yield warn(text, f"rm {shlex.quote(path)}; {repair}")
     elif data != place.own_file(link, seconds):
@@ -272,10 +248,8 @@ def _file_problems(place: Place, settings: Settings, repair: str) -> Iterator[Fi
 
 
 def _is_reviewed(place: Place, hook: claude.Hook) -> bool:
-    """Whether Codex has written down that a person trusts the hook."""
-    state = read_bytes(os.path.join(place.folder, CODEX_STATE)) or b""
-    at = hook.path[2], hook.path[4]
-    keys = (
-        CODEX_KEY.format(x, *at) for x in (place.path, os.path.realpath(place.path))
-    )
-    return any(f'"{key}"'.encode() in state for key in keys)
+    """Whether Codex has a table for it, named by file, event and two places."""
+    state = read_bytes(os.path.join(place.folder, "config.toml")) or b""
+    at = f":permission_request:{hook.path[2]}:{hook.path[4]}"
+    paths = place.path, os.path.realpath(place.path)
+    return any(f'"{path}{at}"'.encode() in state for path in paths)

@@ -355,10 +355,10 @@ def check_plugin(here: DoctorContext, is_idle: bool) -> Finding:
     if step.changes() or step.kept():
         text = msg("the files of the plugin {} are not as they should be", plugin.ID)
         return fail(text, f"feishuperm plugin; {INSTALL}")
-    if is_idle:
-        text = msg("the plugin {} is silent: settings ask; to remove it: {}")
-        return ok(msg(text, plugin.ID, plugin.REMOVE))
-    return ok(msg("the plugin {} asks", plugin.ID))
+    if not is_idle:
+        return ok(msg("the plugin {} asks", plugin.ID))
+    how = plugin.REMOVE
+    return ok(msg("the plugin {} is silent: settings ask; {}", plugin.ID, how))
 
 
 def check_agents(here: DoctorContext) -> Iterator[Finding]:

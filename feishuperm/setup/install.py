@@ -390,11 +390,12 @@ class Install:
         own = own_commands(self.manifest.record("program"))
         for name, record in self.manifest.records.items():
             path = record.get("path", "")
-            done = [self.settings_path(), *(place.path for place in self.places)]
-            if name != f"settings:{path}" or path in done:
+            if name != f"settings:{path}" or path == self.settings_path():
                 continue
             hooks = self.with_commands(claude.written_hooks(record, own), record)
-            if hooks:
+            if (
+                hooks and hooks[0][0].kind not in AGENTS
+            ):  # those have steps of their own
                 yield claude.ClaudeStep(self.manifest, path, hooks)
 
     def with_commands(
@@ -406,12 +407,7 @@ class Install:
             claude.unguarded(command) != command for command in written
         )
         command = claude.guarded if shared else self.hook_command
-        return [
-            (row, claude.guarded(self.hook_command(row.program), row.kind))
-            if row.kind in AGENTS  # at a place that its agent no longer names
-            else (row, command(row.program, row.kind))
-            for row in rows
-        ]
+        return [(row, command(row.program, row.kind)) for row in rows]
 
     def service(self) -> server.Service:
         """How to keep the server running. Raises where that cannot work."""

@@ -20,7 +20,7 @@ from feishuperm.models.settings import Settings
 from feishuperm.setup import agents, uninstall
 from feishuperm.setup import claude_settings as claude
 from feishuperm.setup.install import Install
-from feishuperm.setup.steps import Manifest
+from feishuperm.setup.steps import FilesStep, Manifest
 from tests.setup.conftest import run
 
 SOURCES = Path(table.__file__).parent
@@ -196,7 +196,7 @@ def test_own_file_that_somebody_changed_is_kept_and_named(
     desk.install(word)
     Path(place.path).write_text("mine")
     step = desk.place(word).step(LINK, SETTINGS, False)
-    assert isinstance(step, agents.FilesStep)
+    assert isinstance(step, FilesStep)
     run(step)
     step.tell_kept()
     assert "is kept" in capsys.readouterr().err

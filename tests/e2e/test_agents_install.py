@@ -1,0 +1,90 @@
+"""What `install --agents` wrote, met by the real agents."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent_lab import AgentLab, agent_lab
+from tests.conftest import need
+from tests.fakes.model import text
+
+pytestmark = pytest.mark.agents
+
+QUIET = ("--no-service", "--no-input")
+
+
+def with_program(lab: AgentLab) -> AgentLab:
+    """Put the agent itself in PATH, as a person has it."""
+    program = Path(lab.bin, lab.name)
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(lab.command)} "$@"\n')
+    program.chmod(0o755)
+    lab.extra["PATH"] = f"{lab.bin}:/usr/local/bin:/usr/bin:/bin"
+    return lab
+
+
+@pytest.fixture
+def codex(pyz: object) -> Iterator[AgentLab]:
+    need("tmux")
+    with agent_lab("codex", str(pyz)) as lab:
+        yield with_program(lab)
+
+
+@pytest.fixture
+def copilot(pyz: object) -> Iterator[AgentLab]:
+    need("tmux")
+    with agent_lab("copilot", str(pyz)) as lab:
+        os.makedirs(os.path.join(lab.home, ".copilot"), exist_ok=True)
+        yield with_program(lab)
+
+
+def ours(lab: AgentLab, *args: str) -> str:
+    return lab.run_pyz(*args).stdout
+
+
+def doctor(lab: AgentLab) -> str:
+    """What it says of agents."""
+    rows = ours(lab, "doctor").splitlines()
+    return "\n".join(row for row in rows if row.split()[1] == "agents")
+
+
+def ask(lab: AgentLab) -> None:
+    """A call that the person at the terminal allows."""
+    lab.model.push([lab.shell("touch made.txt")], [text("it is over")])
+    lab.start("please run it")
+    lab.wait_screen(lab.dialog)
+    assert not lab.has("made.txt")
+    lab.press(lab.approve)
+    lab.wait_screen("it is over")
+    assert lab.has("made.txt")
+
+
+def test_doctor_sees_that_codex_has_reviewed_the_hook(codex: AgentLab) -> None:
+    before = sorted(os.listdir(f"{codex.home}/.codex"))
+    said = ours(codex, "install", *QUIET, "--agents", "codex")
+    assert "Codex will ask to review the hook" in said
+    found = doctor(codex)
+    assert found.startswith("warn") and "has not reviewed the hook" in found
+    ask(codex)
+    found = doctor(codex)
+    assert found.startswith("ok") and "Codex 0." in found, found
+    assert "nothing to change" in ours(codex, "install", *QUIET, "--dry-run")
+    ours(codex, "uninstall")
+    assert "hooks.json" not in os.listdir(f"{codex.home}/.codex")
+    assert "hooks.json" not in before
+
+
+def test_copilot_asks_in_the_terminal_after_the_program_was_removed(
+    copilot: AgentLab,
+) -> None:
+    ours(copilot, "install", *QUIET, "--agents", "copilot")
+    assert doctor(copilot).startswith("ok")
+    for folder in ("bin", "share"):  # by hand: its hook stays registered
+        shutil.rmtree(os.path.join(copilot.home, ".local", folder))
+    assert Path(copilot.home, ".copilot/hooks/feishuperm.json").exists()
+    ask(copilot)
