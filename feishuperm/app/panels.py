@@ -26,37 +26,17 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from feishuperm.app import cards
 from feishuperm.app.api import Result
-from feishuperm.app.cards import (
-    AFTER_ANSWER,
-    BUDGET,
-    FOLD,
-    OPENS,
-    PREVIEW,
-    field_input,
-    folded_block,
-    open_button,
-)
 from feishuperm.app.store import Shown, below
 from feishuperm.app.taps import is_nonce, toast
+from feishuperm.lib import feishu
 from feishuperm.lib.display import one_line, visible
-from feishuperm.lib.feishu import (
-    LABEL,
-    STYLES,
-    Card,
-    Element,
-    build_notice_card,
-    callback_button,
-    card_frame,
-    columns,
-    encode,
-    longest,
-    notes,
-    plain,
-)
+from feishuperm.lib.feishu import Card, Element
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Later, Promise, run
 from feishuperm.messages import msg, text
+from feishuperm.models import panel as looks
 from feishuperm.models.ask import (
     NOTICE_PRESS,
     YES,
@@ -68,19 +48,10 @@ from feishuperm.models.ask import (
 )
 from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.names import NOT_AS_SHOWN
-from feishuperm.models.panel import (
-    ERROR,
-    GOOD,
-    INFO,
-    OPEN,
-    OVER,
-    Button,
-    Panel,
-    Row,
-    Told,
-)
+from feishuperm.models.panel import Button, Panel, Row, Told
 
-COLOURS = {OPEN: "blue", GOOD: "green", OVER: "grey"}  # of a header, by its look
+# Of a header, by the look of the panel.
+COLOURS = {looks.OPEN: "blue", looks.GOOD: "green", looks.OVER: "grey"}
 WORDS = "words"  # the field of a panel
 MOST_ROWS, MOST_ELEMENTS = 40, 195  # Feishu takes 200 elements
 ABREAST = 3  # buttons beside each other
@@ -91,13 +62,11 @@ CHANGE_SECONDS = 10.0  # for a change to leave; a newer one follows
 ANSWER_SECONDS = 2.5  # of the three that Feishu gives
 REFUSALS = 3  # in a row, then a panel is left as it is
 MOST_LOOKS = 500
-MOST_OPEN = 20  # panels of one place
 ASKED_SECONDS = 3600.0  # in which a panel may change that nobody asked for again
-MOST_CARRIED = 40_000  # characters of a panel on its way to a gateway
+MOST_CARRIED = 60_000  # characters of a panel on its way to a gateway
 MOST_WORDS = 10_000  # characters behind a command
 MOST_SAID = 2_000
 REPLACED = msg("A newer card shows this")
-TOO_MANY = msg("Too many newer cards are open")
 STOPPED = msg("The server stopped; send the command again for a new card")
 WORKING = msg("On its way: the card follows")
 TOO_LONG = msg("That is too long: write at most {count} characters")
@@ -167,8 +136,8 @@ def panel_card(panel: Panel, nonce: str, machine: str = "") -> Card:
     def build(limit: int) -> Card:
         return _panel_card(panel, nonce, machine, count, limit)
 
-    whole = build(BUDGET)
-    return whole if _fits(whole) else longest(build, _fits, FOLD * 4, 50)
+    whole = build(cards.BUDGET)
+    return whole if _fits(whole) else feishu.longest(build, _fits, cards.FOLD * 4, 50)
 
 
 def _panel_card(panel: Panel, nonce: str, machine: str, count: int, limit: int) -> Card:
@@ -178,24 +147,22 @@ def _panel_card(panel: Panel, nonce: str, machine: str, count: int, limit: int) 
         elements += _row(row, draw, panel.language, limit)
     left_out = panel.cut + len(panel.rows) - count
     more = text(panel.language, "{count} more", count=left_out) if left_out else ""
-    elements += [*notes(more), *_below(panel, draw), *notes(one_line(panel.note, NOTE))]
-    headline = one_line(panel.headline)
-    return card_frame(
-        panel.title,
-        headline,
-        COLOURS.get(panel.look, COLOURS[OVER]),
-        headline,
-        elements,
-    )
+    elements += [
+        *feishu.notes(more),
+        *_below(panel, draw),
+        *feishu.notes(one_line(panel.note, NOTE)),
+    ]
+    where, colour = one_line(panel.headline), COLOURS.get(panel.look, "grey")
+    return feishu.card_frame(panel.title, where, colour, where, elements)
 
 
 def _row(row: Row, draw: _Buttons, language: str, limit: int) -> list[Element]:
     """Its text, and its buttons: one beside it, several below."""
     block = shorten_block(row.block, limit)
-    shown = folded_block(block, language) if block.text else []
-    shown += notes(one_line(row.note, NOTE))
+    shown = cards.folded_block(block, language) if block.text else []
+    shown += feishu.notes(one_line(row.note, NOTE))
     if len(row.buttons) == 1 and shown:
-        beside = columns([shown, [draw.button(row.buttons[0])]])
+        beside = feishu.columns([shown, [draw.button(row.buttons[0])]])
         beside["columns"][0]["weight"] = 3
         return [beside]
     return [*shown, *draw.rows(row.buttons)]
@@ -211,7 +178,7 @@ def _below(panel: Panel, draw: _Buttons) -> list[Element]:
         return draw.rows(panel.buttons)
     field = Field(WORDS, "lines", panel.field, panel.hint)
     draw.in_form = True
-    inside = [*field_input(field), *draw.rows(panel.buttons)]
+    inside = [*cards.field_input(field), *draw.rows(panel.buttons)]
     return [{"tag": "form", "name": "form", "elements": inside}]
 
 
@@ -228,20 +195,20 @@ class _Buttons:
     def rows(self, buttons: tuple[Button, ...]) -> list[Element]:
         drawn = [self.button(button) for button in buttons]
         starts = range(0, len(drawn), ABREAST)
-        return [columns([[b] for b in drawn[i : i + ABREAST]]) for i in starts]
+        return [feishu.columns([[b] for b in drawn[i : i + ABREAST]]) for i in starts]
 
     def button(self, button: Button) -> Element:
         value = {"panel": button.panel or self._panel, "press": button.action}
         is_primary = button.look == YES and not self._has_primary
         self._has_primary = self._has_primary or is_primary
-        style = STYLES[YES] if is_primary else "default"
-        drawn = callback_button(button.label, style, {**value, **self._mark})
+        style = feishu.STYLES[YES] if is_primary else "default"
+        drawn = feishu.callback_button(button.label, style, {**value, **self._mark})
         self._count += 1
         if self.in_form:
             drawn.update(name=f"press_{self._count}", form_action_type="submit")
         if button.confirm:
-            title = plain(one_line(button.label, LABEL))
-            words = plain(one_line(button.confirm, CONFIRM))
+            title = feishu.plain(one_line(button.label, feishu.LABEL))
+            words = feishu.plain(one_line(button.confirm, CONFIRM))
             drawn["confirm"] = {"title": title, "text": words}
         return drawn
 
@@ -249,10 +216,10 @@ class _Buttons:
 def carried(panel: Panel) -> Panel:
     """A panel as a gateway is given it: no more than a card could hold."""
     kept, cut = panel.rows[:MOST_ROWS], len(panel.rows[MOST_ROWS:])
-    for limit in (FOLD * 4, FOLD, PREVIEW, LABEL):
+    for limit in (cards.FOLD * 4, cards.FOLD, cards.PREVIEW, feishu.LABEL):
         rows = (r._replace(block=shorten_block(r.block, limit)) for r in kept)
         short = panel._replace(rows=tuple(rows), cut=panel.cut + cut)
-        if len(json.dumps(to_plain(short))) <= MOST_CARRIED:
+        if len(json.dumps(json.dumps(to_plain(short)))) <= MOST_CARRIED:  # in a receipt
             return short
     title = one_line(panel.title)
     return Panel(panel.id, panel.language, title, cut=panel.cut + len(panel.rows))
@@ -260,9 +227,9 @@ def carried(panel: Panel) -> Panel:
 
 def notice_card(notice: Notice, language: str, machine: str = "") -> Card:
     """The card of a notice, with the button that it may have."""
-    card = build_notice_card(notice, language)
+    card = feishu.build_notice_card(notice, language)
     if notice.panel and notice.button:
-        drawn = open_button(notice.button, notice.panel, NOTICE_PRESS, machine)
+        drawn = cards.open_button(notice.button, notice.panel, NOTICE_PRESS, machine)
         card["body"]["elements"].append(drawn)
     return card
 
@@ -275,13 +242,14 @@ def _size(part: object) -> int:
 
 
 def _fits(card: Card) -> bool:
-    return len(encode(card).encode()) <= BUDGET and _size(card) <= MOST_ELEMENTS
+    is_small = len(feishu.encode(card).encode()) <= cards.BUDGET
+    return is_small and _size(card) <= MOST_ELEMENTS
 
 
 def has_ended(panel: Panel) -> bool:
     """Whether it says itself that it is over; its service may add how it went."""
     buttons = [*panel.buttons, *(b for row in panel.rows for b in row.buttons)]
-    return panel.look != OPEN and not buttons
+    return panel.look != looks.OPEN and not buttons
 
 
 # Messages.
@@ -331,17 +299,13 @@ class PanelCards:
         self.go(self._show(place, who, panel))
 
     async def _show(self, place: str, who: str, panel: Panel) -> None:
-        out = [row for row in await self._shelf.shown(place) if row.panel]
-        for old in out:
-            is_same = old.panel == panel.id and old.who == who
-            if is_same or old in out[: 1 - MOST_OPEN]:
-                self._freeze(place, old, REPLACED if is_same else TOO_MANY)
+        for old in await self._shelf.shown(place):
+            if (old.panel, old.who) == (panel.id, who):
+                self._freeze(place, old, REPLACED)
         key, session = secrets.token_urlsafe(12), panel.session
         now, title = self._wall(), one_line(panel.title)
         row = Shown(key, "", panel.id, title, who, session, now)
-        look = self._looks[row.key] = Look(panel)
-        while len(self._looks) > MOST_LOOKS:
-            del self._looks[next(iter(self._looks))]
+        look = self._look(row, panel)
         await self._shelf.put_shown(place, row)
         card = panel_card(panel, row.key, place)
         result = await self._post(who, card, row.key)
@@ -371,6 +335,8 @@ class PanelCards:
         if look is None:
             look = self._looks[row.key] = Look(panel)
             look.is_busy = not row.message_id
+            while len(self._looks) > MOST_LOOKS:
+                del self._looks[next(iter(self._looks))]
         return look
 
     async def freeze(self, place: str, why: str) -> None:
@@ -441,9 +407,8 @@ class PanelCards:
     def link(self, place: str, message_id: str, session: str) -> None:
         """Replies below this message are about a session."""
         if message_id and session:
-            self.go(
-                self._shelf.put_shown(place, below(message_id, session, self._wall()))
-            )
+            row = below(message_id, session, self._wall())
+            self.go(self._shelf.put_shown(place, row))
 
     async def session_of(self, place: str, message: dict[str, Any]) -> str:
         """The session of the card that a text is a reply to; empty: none is known."""
@@ -482,15 +447,15 @@ class PanelCards:
         """The answer to a press; `slow` is said if what it led to comes later."""
         rows = await self._shelf.shown(place)
         row = next((row for row in rows if _is_on(row, press)), None)
-        is_bare = press.action == OPENS and not text_at(press.value, "nonce")
+        is_bare = press.action == cards.OPENS and not text_at(press.value, "nonce")
         if row is None and not is_bare and any(_is_about(row, press) for row in rows):
-            return toast(ERROR, self._say(NOT_AS_SHOWN))
+            return toast(looks.ERROR, self._say(NOT_AS_SHOWN))
         if row is not None:
-            row = row._replace(since=self._wall())
+            row = row._replace(since=self._wall(), message_id=press.message_id)
             await self._shelf.put_shown(place, row)
         look = self._looks.get(row.key) if row else None
         if look is not None:  # a change that overtakes the answer would be undone
-            look.held_until = self._clock() + ANSWER_SECONDS + AFTER_ANSWER
+            look.held_until = self._clock() + ANSWER_SECONDS + cards.AFTER_ANSWER
         first = Promise["Told | None"]()
 
         def then(told: Told) -> None:
@@ -504,7 +469,7 @@ class PanelCards:
             self._later(ANSWER_SECONDS, partial(first.resolve, None))
         told = await first
         if told is None:
-            return toast(INFO, slow or self._say(WORKING))
+            return toast(looks.INFO, slow or self._say(WORKING))
         return self._answer(place, press, row, told)
 
     def _answer(
@@ -531,7 +496,7 @@ class PanelCards:
     def _shows(self, place: str, row: Shown, panel: Panel) -> None:
         """The answer to a press leaves: other devices see the card after it."""
         look = self._look(row, panel)
-        look.panel, look.held_until = panel, self._clock() + AFTER_ANSWER
+        look.panel, look.held_until = panel, self._clock() + cards.AFTER_ANSWER
         self._schedule(place, row, look)
 
     def go(self, steps: Coroutine[Any, None, object]) -> None:
@@ -545,9 +510,8 @@ def _is_on(row: Shown, press: Press) -> bool:
 
 
 def _is_about(row: Shown, press: Press) -> bool:
-    return row.panel == press.panel or (
-        bool(row.panel) and is_nonce(press.value, row.key)
-    )
+    is_same = row.panel == press.panel or is_nonce(press.value, row.key)
+    return bool(row.panel) and is_same
 
 
 def inert(said: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -422,6 +423,24 @@ def test_only_so_many_messages_are_remembered(
         bench.say("go on", message)
         bench.turn(1)
         assert len(sessions.asked) == known
+
+
+@pytest.mark.sdk
+def test_official_sdk_takes_the_answer_to_a_press(
+    bench: Bench, sessions: FakeSessions
+) -> None:
+    """It reads the toast and keeps the card of an answer as it is."""
+    import lark_oapi as lark
+    from lark_oapi.event.callback.model.p2_card_action_trigger import (
+        P2CardActionTriggerResponse,
+    )
+
+    sessions.told = Told(panel=LIST)
+    bench.say("会话")
+    sessions.told = Told("好", SUCCESS, LIST)
+    reply = bench.act("om_1", value(bench, "om_1", "refresh"))
+    taken = json.loads(lark.JSON.marshal(P2CardActionTriggerResponse(reply)))
+    assert taken == reply and taken["card"]["data"] == bench.api.cards["om_1"]
 
 
 # Drawing.

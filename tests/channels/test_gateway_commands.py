@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from feishuperm.app.panels import MOST_WORDS
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Block, to_plain
+from feishuperm.models.panel import Asker
 from feishuperm.protocol.machine import TAP, prove, tap_parts
 from tests.channels.test_gateway import ASK, NEXT, OWNER, Bench
+from tests.ports import PROGRESS, FakeSessions
 from tests.tables import every_row
 
 
@@ -219,3 +222,44 @@ def test_ask_that_needs_no_more_time_is_not_sent_again(rich: Rich) -> None:
     rich.announce(ASK._replace(hold=True))
     rich.channel.renew()
     assert len(rich.wire.got("ask")) == 1
+
+
+# Sessions: the gateway only says what the owner wrote or pressed.
+
+PRESSED: dict[str, tuple[str, ...]] = {
+    "panel": (PROGRESS,), "press": ("stop",), "words": ("x" * 20_000,)
+}  # fmt: skip
+
+
+@every_row(
+    "change, is_asked",
+    [
+        ({}, True),
+        ({"surface": "card"}, True),
+        ({"who": "ou_stranger"}, False),
+        ({"who": ""}, False),
+        ({"at": 1000.0 - 61}, False),
+        ({"at": 1000.0 + 10}, False),
+        ({"id": "1-a"}, False),
+    ],
+)
+def test_press_through_the_gateway_is_judged_like_a_tap(
+    change: Any, is_asked: bool
+) -> None:
+    rich, sessions = Rich(), FakeSessions()
+    rich.log_in(can=CAN)
+    rich.channel._sessions = sessions
+    for _ in range(2):  # a tap that comes again counts once
+        rich.order("press", values=PRESSED, **change)
+    assert sessions.asked == [(PROGRESS, "stop", "x" * MOST_WORDS)] * is_asked
+    assert sessions.askers == [Asker(OWNER, "gateway", "gateway")] * is_asked
+    (first, *_) = rich.wire.got("receipt")
+    assert (first["receipt"]["status"] == "told") is is_asked
+
+
+def test_press_without_the_proof_of_the_key_ends_the_connection() -> None:
+    rich, sessions = Rich(), FakeSessions()
+    rich.log_in(can=CAN)
+    rich.channel._sessions = sessions
+    rich.order("press", key="ef" * 32, values=PRESSED)
+    assert sessions.asked == [] and rich.wire.dropped == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.conftest import wait_until
 from tests.e2e.test_app import app_settings
 from tests.e2e.test_gateway import channel
 from tests.fakes.claude_program import ClaudeProgram
-from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform
+from tests.fakes.feishu_app import STRANGER, FakePlatform
 from tests.gateways import RunningGateway, join
 from tests.served import Served, event, finish
 
@@ -61,8 +61,11 @@ class World:
 
     def card(self, words: str) -> str:
         """The message that some words bring."""
+        return self.fresh(lambda: self.feishu.say(words))
+
+    def fresh(self, cause: Callable[[], object]) -> str:
         before = set(self.feishu.app_messages)
-        self.feishu.say(words)
+        cause()
         fresh: set[str] = wait_until(lambda: set(self.feishu.app_messages) - before)
         return fresh.pop()
 
@@ -130,7 +133,14 @@ def test_settled_card_leads_to_its_session_and_so_does_a_reply(
         finish(hook)
         assert world.labels(message)[-1:] == ["进展"]
         assert feishu.tap(message, "进展", who=STRANGER).toast["type"] == "error"
-        assert feishu.tap(message, "进展").ok
+        progress = world.fresh(lambda: feishu.tap(message, "进展"))
+        assert "进展" in world.said_on(progress)
+        listed = world.card("会话")
+        again = world.fresh(lambda: feishu.tap(listed, "进展"))
+        assert world.labels(listed)[-1] == "刷新" and again != progress
+        wait_until(lambda: world.labels(progress) == [])
+        tap = feishu.tap(listed, "刷新")
+        assert tap.ok and tap.card is not None
         wait_until(lambda: "install --remote" in world.reply("接着跑测试", message))
         assert "install --remote" in world.reply("新任务 shop x")
-        assert world.claude.calls() == [] and OWNER
+        assert world.claude.calls() == []
