@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
-from feishuperm.lib.terminal import say, show
+from feishuperm.lib.terminal import can_ask, say, show
 from feishuperm.messages import msg
 from feishuperm.setup.checks import QUIET_NOW, await_tap, obstacle
 from feishuperm.setup.feishu_setup import addresses, advise, is_out_of_reach
@@ -13,6 +14,8 @@ from feishuperm.setup.status import inbox_link, settled_status
 EPILOG = msg("""\
 Needs a running server with a Feishu app, a group bot or a gateway. Exit code 1 if the
 card cannot be sent or nobody taps in time.""")
+
+NOT_NOW = msg("these are quiet hours: a test card is sent from a terminal only")
 
 
 def main(args: list[str]) -> int:
@@ -25,8 +28,11 @@ def main(args: list[str]) -> int:
     path, seconds = settings.permission_socket_path, settings.permission_request_timeout
     status = settled_status(path)
     obstacle(status)  # raises without a bot
+    is_quiet = bool((status.get("quiet") or {}).get("until"))
+    if is_quiet and not can_ask():  # a program has asked for it, perhaps an agent
+        raise FeishupermError(NOT_NOW, "feishuperm test-card")
     if not options.json:
-        if (status.get("quiet") or {}).get("until"):
+        if is_quiet:
             say(QUIET_NOW)
         if is_out_of_reach(settings):
             advise(settings, addresses())

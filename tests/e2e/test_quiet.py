@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 import time
@@ -183,17 +184,24 @@ def command(served: Served, name: str) -> str:
     return run.stdout
 
 
-def test_test_card_is_sent_at_night_and_says_that_it_is_quiet(
+def test_test_card_is_sent_at_night_from_a_terminal_and_says_that_it_is_quiet(
     pyz: Path, tmp_path: Path, feishu: FakePlatform
 ) -> None:
     with Served(pyz, tmp_path, **settings(feishu)) as served:
         wait_until(lambda: feishu.connections.open)
-        test = subprocess.Popen(
-            [served.pyz, "test-card"],
-            env={**served.environ, "FEISHUPERM_LANG": "en"},
-            stdout=subprocess.PIPE,
-            text=True,
+        environ = {**served.environ, "FEISHUPERM_LANG": "en"}
+        words = [served.pyz, "test-card"]
+        refused = subprocess.run(
+            words, env=environ, capture_output=True, text=True, timeout=60
         )
-        assert feishu.tap(sent(feishu), "收到").ok
-        said, _ = test.communicate(timeout=60)
-        assert "quiet hours" in said and test.returncode == 0
+        assert refused.returncode == 1 and "quiet hours" in refused.stderr
+        assert feishu.app_messages == {}
+        screen, terminal = pty.openpty()
+        try:
+            test = subprocess.Popen(words, env=environ, stdin=terminal, stdout=terminal)
+            assert feishu.tap(sent(feishu), "收到").ok
+            assert test.wait(60) == 0
+            assert "quiet hours" in os.read(screen, 10_000).decode()
+        finally:
+            os.close(screen)
+            os.close(terminal)
