@@ -57,8 +57,10 @@ class AgentHook:
 
     def kill(self) -> None:
         """End it as an agent does, without a signal that it could hear."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.communicate(timeout=30)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.process.stdout and not self.process.stdout.closed:
+            self.process.communicate(timeout=30)
 
 
 def asks(

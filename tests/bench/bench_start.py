@@ -34,6 +34,8 @@ ROUNDS = 150
 TIME_LIMITS = {9: 1.20, 11: 1.10, 13: 1.10}
 INSTRUCTION_LIMIT = 1.05
 VERSION_LIMIT = 1.5
+AGENT_LIMIT = 1.3  # of another agent's hook, against Claude Code's
+SESSION = "5c8e1f6e-0000-4000-8000-000000000000"
 ANSWER = (
     b'{"hookSpecificOutput": {"hookEventName": "PermissionRequest", '
     b'"decision": {"behavior": "allow"}}}\n'
@@ -65,6 +67,7 @@ class Bench:
         self.floor = [python.path, "-I", "-S", "-c", "pass"]
         self.json = [python.path, "-I", "-S", "-c", "import json"]
         self.hook = [str(build.ARCHIVE), "hook"]
+        self.codex = [*self.hook, "codex"]
         self.version = [str(build.ARCHIVE), "version"]
         self.scratch = scratch
         self.environ = {
@@ -72,10 +75,15 @@ class Bench:
             "XDG_CONFIG_HOME": str(scratch),
             "PERMISSION_SOCKET_PATH": str(scratch / "s"),
         }
+        # By this the hook knows Claude Code.
+        self.claude = {**self.environ, "CLAUDE_CODE_SESSION_ID": SESSION}
         build.write_file(
             scratch / "feishuperm" / "python", python.path.encode() + b"\n"
         )
         (scratch / "event").write_bytes(EVENT)
+
+    def environ_of(self, command: list[str]) -> dict[str, str]:
+        return self.environ if command == self.codex else self.claude
 
     def seconds(self, command: list[str]) -> float:
         """Wall time of one run, event on stdin, output thrown away."""
@@ -84,7 +92,8 @@ class Bench:
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         ]
         start = time.perf_counter()
-        pid = os.posix_spawn(command[0], command, self.environ, file_actions=opens)
+        environ = self.environ_of(command)
+        pid = os.posix_spawn(command[0], command, environ, file_actions=opens)
         _, status = os.waitpid(pid, 0)
         assert status == 0, command
         return time.perf_counter() - start
@@ -104,7 +113,7 @@ class Bench:
         with open(self.scratch / "event", "rb") as event:
             subprocess.run(
                 [*valgrind, f"--callgrind-out-file={output}", *command],
-                env=self.environ,
+                env=self.environ_of(command),
                 stdin=event,
                 stdout=subprocess.DEVNULL,
                 check=True,
@@ -123,8 +132,10 @@ class Bench:
         return self.instructions(["/bin/sh", str(script), "hook"])
 
     def check(self) -> None:
-        result = subprocess.run(self.hook, env=self.environ, input=EVENT, stdout=-1)
-        assert result.stdout == ANSWER, result
+        for command in (self.hook, self.codex):
+            environ = self.environ_of(command)
+            result = subprocess.run(command, env=environ, input=EVENT, stdout=-1)
+            assert result.stdout == ANSWER, result
 
 
 def report(python: build.Python, scratch: Path) -> None:
@@ -138,6 +149,8 @@ def report(python: build.Python, scratch: Path) -> None:
         counted = bench.instructions(bench.hook) + bench.sh_instructions()
         ratio = counted / bench.instructions(bench.floor)
         row(hook, f"{floor}, instructions", ratio, INSTRUCTION_LIMIT)
+    ratio = bench.time_ratio(bench.codex, bench.hook)
+    row(f"hook codex on {python.version}", "`hook`, time", ratio, AGENT_LIMIT)
     version, floor = f"`version` on {python.version}", 'the same, "import json"'
     ratio = bench.time_ratio(bench.version, bench.json)
     row(version, f"{floor}, time", ratio, VERSION_LIMIT)
