@@ -41,8 +41,8 @@ from feishuperm.lib.log import log
 from feishuperm.lib.task import run
 from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Ask, Notice, Outcome, from_plain
-from feishuperm.models.fields import list_at, text_at
+from feishuperm.models.ask import Ask, Notice, Outcome, Spent, from_plain
+from feishuperm.models.fields import list_at, part_at, text_at
 from feishuperm.protocol.machine import (
     CAN,
     GOING_AWAY,
@@ -526,6 +526,7 @@ class Hub:
             kind, self.wall(), text_at(said, "project"),
             text_at(said, "branch"), text_at(said, "session_id"), text_at(said, "text"),
             panel=text_at(said, "panel"), button=text_at(said, "button"),
+            spent=from_plain(Spent, part_at(said, "spent")),
         )  # fmt: skip
         if not self.may_send(link.machine.id):
             return

@@ -319,7 +319,7 @@ class Notice(NamedTuple):
     branch: str = ""
     session_id: str = ""
     text: str = ""  # what Claude Code said, or what went wrong
-    seconds: float = 0  # how long it took, if that is known
+    seconds: float = 0.0  # how long it took, if that is known
     panel: str = ""  # id of the panel that its button is of; empty: it has none
     button: str = ""  # label of that button; a press of it is `NOTICE_PRESS`
     spent: Spent = Spent()

@@ -70,7 +70,8 @@ def look(
         problem = message_of(error)
     found = dict(_written(environ, began - RECENT_SECONDS, listed))
     paths = {**found, **{id: path for id, path in known.items() if path}}
-    ids = islice(dict.fromkeys([*listed, *known, *found]), SESSIONS_MOST)
+    # Who is listed or known is never left out: it would look as if it had ended.
+    ids = islice(dict.fromkeys([*listed, *known, *found]), 2 * SESSIONS_MOST)
     rows = (_read(listed.get(id, Seen(id)), paths.get(id, "")) for id in ids)
     seen = (row for row in rows if row.id in known or row.status or row.figures.prompt)
     return Look(began, tuple(seen), problem)

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from feishuperm.agents.table import AGENTS
 from feishuperm.channels.base import SessionsPort
 from feishuperm.lib.config import claude_dir
-from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import spent
 from feishuperm.lib.language import duration
 from feishuperm.lib.log import redact
@@ -371,7 +371,7 @@ class Sessions:
             spent(say, Spent(0.0, 0, session.figures.tokens, session.figures.cost)),
         )
         opens = Button(OPEN, say("Progress"), panel=f"progress:{session.id}")
-        block = Block("text", "", visible(" · ".join(filter(None, named))))
+        block = Block("text", "", one_line(" · ".join(filter(None, named)), LINE))
         return Row(block, " · ".join(filter(None, known)), (opens,))
 
 

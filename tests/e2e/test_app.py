@@ -377,12 +377,15 @@ def test_status_in_the_chat_lists_what_waits_with_its_command(
 def test_list_of_sessions_in_the_chat_says_who_waits_and_is_drawn_again(
     served: Served, feishu: FakePlatform
 ) -> None:
+    prompt = {"hook_event_name": "UserPromptSubmit", "session_title": "修好首页"}
+    assert finish(served.hook({**EVENT, **prompt}, "session")) == ""
     hook = served.hook(event(command="npm run build"))
     asked = sent(feishu)
+    assert f"{EVENT['session_id'][:8]} 修好首页" in texts(feishu.card(asked))
     feishu.say("会话")
     message = sent(feishu, 2)
     card = texts(feishu.card(message))
-    assert "等你决定 1" in card and "npm run build" in card and "project" in card
+    assert "等你决定 1" in card and "npm run build" in card and "修好首页" in card
     assert f"progress:{EVENT['session_id']}" in card
     feishu.tap(asked, "批准运行")
     finish(hook)

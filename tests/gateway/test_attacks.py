@@ -27,6 +27,7 @@ from tests.gateway.parts import (
     make_ask,
     shared,
 )
+from tests.tables import every_row
 
 
 class SlowStore(FileStore):
@@ -323,6 +324,14 @@ def test_notice_names_its_machine_and_mentions_nobody(bench: Bench) -> None:
     assert receiver == OWNER
     assert card["header"]["subtitle"]["content"].startswith("laptop · ")
     assert "markdown" not in str(card) and "lark_md" not in str(card)
+
+
+@every_row("spent", [7, "x", [1], {"calls": "<b>"}, {"tokens": 1e300}, {"cost": [1]}])
+def test_what_a_turn_took_is_numbers_or_nothing(bench: Bench, spent: Any) -> None:
+    wire = bench.wire(bench.enrol(f"box{len(bench.api.sent)}"))
+    wire.say("notice", notice={"kind": "stop", "text": "x", "spent": spent})
+    bench.pump()
+    assert "<b>" not in str(bench.api.sent) and "context" not in str(bench.api.sent)
 
 
 def test_many_guesses_at_once_are_five(tmp_path: Path, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from feishuperm.channels.base import BareSessions
 from feishuperm.gateway.store import FileStore
 from feishuperm.gateway.taps import MAX_RECEIPT
 from feishuperm.messages import text
-from feishuperm.models.ask import Block, Notice, Outcome, Receipt, to_plain
+from feishuperm.models.ask import Block, Notice, Outcome, Receipt, Spent, to_plain
 from feishuperm.models.names import NOT_AS_SHOWN
 from feishuperm.models.panel import (
     ERROR,
@@ -261,6 +261,14 @@ def test_notice_has_its_button_and_its_session(either: Any) -> None:
     assert either.sessions.asked == [("limit:x", "go_on", "")]
     either.say("接着跑测试", "om_1")
     assert either.sessions.asked[-1] == ("continue", f"{SESSION} 接着跑测试")
+
+
+def test_notice_says_what_the_turn_took(either: Any) -> None:
+    spent = Spent(65.0, 3, 48_000, 0.35)
+    either.channel.notify(Notice("stop", 1.0, text="done", spent=spent).bare())
+    either.turn(1)
+    line = "用时 1:05 · 工具调用 3 次 · 上下文 48k tokens · $0.35"
+    assert line in every_text(either.card("om_1"))
 
 
 def owner_of(world: Any) -> str:

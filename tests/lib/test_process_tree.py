@@ -10,6 +10,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from feishuperm.lib import process_tree
 from feishuperm.lib.process_tree import (
+    Client,
     Linux,
     Owner,
     Process,
@@ -247,6 +249,18 @@ def test_pid_that_comes_again_is_another_process() -> None:
     known.add(41)
     system.table[51] = process(51, 30, "curl")
     assert not known.suspect_pid(51)
+
+
+def test_client_is_gone_when_its_pid_is_or_belongs_to_another_process() -> None:
+    system = FakeSystem(Process(7, 100, 1, 7, "claude"))
+    clients, client = SessionProcesses(cast(Linux, system)), Client(7, 100, MARKED)
+    assert not clients.is_gone(client)
+    system.table[7] = Process(7, 200, 1, 7, "vim")
+    assert clients.is_gone(client)
+    system.table.clear()
+    assert clients.is_gone(client)
+    # A program that drives a client ends when it likes.
+    assert not clients.is_gone(client._replace(is_driver=True))
 
 
 def test_endless_chain_of_parents_ends() -> None:
