@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent_lab import AgentLab, agent_lab
-from tests.conftest import need
+from tests.conftest import need, wait_until
 from tests.fakes.model import text
+from tests.served import Served
 
 pytestmark = pytest.mark.agents
 
@@ -64,19 +66,41 @@ def ask(lab: AgentLab) -> None:
     assert lab.has("made.txt")
 
 
-def test_doctor_sees_that_codex_has_reviewed_the_hook(codex: AgentLab) -> None:
-    before = sorted(os.listdir(f"{codex.home}/.codex"))
-    said = ours(codex, "install", *QUIET, "--agents", "codex")
-    assert "Codex will ask to review the hook" in said
-    found = doctor(codex)
-    assert found.startswith("warn") and "has not reviewed the hook" in found
-    ask(codex)
-    found = doctor(codex)
-    assert found.startswith("ok") and "Codex 0." in found, found
-    assert "nothing to change" in ours(codex, "install", *QUIET, "--dry-run")
-    ours(codex, "uninstall")
-    assert "hooks.json" not in os.listdir(f"{codex.home}/.codex")
-    assert "hooks.json" not in before
+def test_codex_asks_once_though_hooks_were_copied_and_doctor_sees_the_review(
+    codex: AgentLab,
+) -> None:
+    home = Path(codex.root, "server")
+    home.mkdir()
+    with Served(Path(codex.pyz), home) as served:
+        codex.socket = served.socket
+        said = ours(codex, "install", *QUIET, "--agents", "codex")
+        assert "Codex will ask to review the hook" in said
+        path = Path(codex.home, ".codex/hooks.json")
+        copy_plain_hook(path, f"{codex.home}/.local/bin/feishuperm-hook")
+        found = doctor(codex)
+        assert "do nothing there" in found and "has not reviewed the hook" in found
+        codex.model.push([codex.shell("touch made.txt")], [text("it is over")])
+        codex.start("please run it")
+        id = wait_until(served.waiting)[0]
+        served.get(f"/allow?id={id}")
+        codex.wait_screen("it is over")
+        assert codex.has("made.txt")
+        rows = [row for row in served.ledger() if "touch made" in json.dumps(row)]
+        assert {row["id"] for row in rows} == {id}
+        assert {row.get("agent") for row in rows} == {"codex"}
+        ours(codex, "install", *QUIET, "--agents", "codex")  # takes the copies out
+        found = doctor(codex)
+        assert found.startswith("ok") and "Codex 0." in found, found
+        ours(codex, "uninstall")
+        assert json.loads(path.read_text()) == {}
+
+
+def copy_plain_hook(path: Path, command: str) -> None:
+    """As Codex's `/import` copies Claude Code's hooks."""
+    value = json.loads(path.read_text())
+    group = {"matcher": "*", "hooks": [{"type": "command", "command": command}]}
+    value["hooks"]["PermissionRequest"].append(group)
+    path.write_text(json.dumps(value))
 
 
 def test_copilot_asks_in_the_terminal_after_the_program_was_removed(
