@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from feishuperm.agents.table import AGENTS, ENTRY, Agent, Registration
 from feishuperm.app.health import OK, Finding, fail, ok, warn
@@ -36,6 +36,7 @@ from feishuperm.wire import HOOK_PURPOSES
 
 EVENT = "PermissionRequest"
 ALL_OURS = (*HOOK_EVENTS, *HOOK_PURPOSES, SUPERVISOR_PROGRAM)
+OTHER_FILES = (".qoder/settings.json",)  # below the home folder
 VERSION = re.compile(r"\d+(?:[.+-]\w+)+")
 VERSION_SECONDS = 10  # some unpack themselves when they are first started
 
@@ -160,18 +161,34 @@ def all_commands(manifest: steps.Manifest, more: Iterable[str] = ()) -> list[str
 def imported(manifest: steps.Manifest) -> dict[str, steps.Record]:
     """Records for `uninstall`: our commands in files where no install put them."""
     own, found = all_commands(manifest), {}
-    for place in places(manifest):
-        text = claude.settings_text(place.path) if place.how.form == ENTRY else ""
-        if not place.record() and claude.own_hooks(text, own):
-            record = {"path": place.path, "backup": "", "commands": own}
-            found[place.step_name] = record
+    paths = [x.path for x in places(manifest) if x.how.form == ENTRY]
+    for path in [*paths, *other_files(manifest.environ)]:
+        name, text = f"settings:{path}", claude.settings_text(path)
+        if not manifest.record(name) and claude.own_hooks(text, own):
+            found[name] = {"path": path, "backup": "", "commands": own}
     return found
+
+
+def other_files(environ: Mapping[str, str]) -> list[str]:
+    """Where agents without a row keep what they copied from Claude Code's settings."""
+    return [os.path.join(home(environ), name) for name in OTHER_FILES]
 
 
 # What `doctor` says.
 
 
 CheckHook = Callable[[str, claude.Hook], Finding]
+
+
+def copies(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Our hooks where nobody can be asked by them."""
+    for path in other_files(environ):
+        if claude.find_hooks(claude.settings_text(path)):
+            yield _idle(path, edit(path, msg("remove {}", HOOK_PROGRAM)))
+
+
+def _idle(path: str, fix: str) -> Finding:
+    return warn(msg("{} has hooks of Claude Code's that do nothing there", path), fix)
 
 
 def findings(
@@ -199,8 +216,7 @@ def findings(
     if copied:  # from Claude Code's settings; what an install wrote it also replaces
         goes = copied <= {*all_commands(place.manifest)}
         fix = repair if goes else edit(place.path, msg("remove {}", HOOK_PROGRAM))
-        said = msg("{} has hooks of Claude Code's that do nothing there", place.path)
-        problems.append(warn(said, fix))
+        problems.append(_idle(place.path, fix))
     yield from problems
     version = f"{name} {place.version()}".rstrip()
     if not own and (place.how.form == ENTRY or not place.record()):

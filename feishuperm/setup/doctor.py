@@ -365,6 +365,7 @@ def check_agents(here: DoctorContext) -> Iterator[Finding]:
     """Other agents that are here, and those that are registered."""
     for place in agents.places(here.manifest):
         yield from agents.findings(place, here.settings, partial(check_hook, here))
+    yield from agents.copies(here.environ)
 
 
 def check_managed() -> Generator[Finding, None, bool]:

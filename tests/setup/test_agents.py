@@ -300,6 +300,17 @@ def test_uninstall_takes_copied_hooks_that_would_name_a_missing_program(
     }
 
 
+def test_hooks_that_qoder_copied_are_named_and_go_with_the_program(desk: Desk) -> None:
+    path = desk.home / ".qoder/settings.json"
+    path.parent.mkdir()
+    path.write_bytes(copied(desk, "qoder"))
+    [row] = agents.copies(desk.environ)
+    assert (row.state, row.fix) == ("warn", f"edit {path}: remove feishuperm-hook")
+    assert desk.uninstall()
+    assert b"feishuperm" not in path.read_bytes()
+    assert list(agents.copies(desk.environ)) == []
+
+
 def test_somebodys_own_call_is_named_and_kept(desk: Desk) -> None:
     data = copied(desk, "codex").replace(b"feishuperm-hook", b"feishuperm-hook --x")
     place = desk.with_agent("codex", data)
