@@ -15,8 +15,9 @@ A wish is for one turn, which the client names in its events (`prompt_id`):
 A subagent that is stopped wakes its session; such a turn, which no person began, is
 still the one that was meant.
 
-Cards are looked at one after the other, and change only where something has changed.
-Nothing is sent that nobody asked for.
+Cards are looked at one after the other, and change only where something has changed;
+how often a message may change is for the app to say (`app.panels`).  Nothing is sent
+that nobody asked for.
 """
 
 from __future__ import annotations
@@ -70,8 +71,7 @@ from feishuperm.services.sessions import (
 )
 from feishuperm.services.transcript import Timers, last_words
 
-EVERY = 5.0  # seconds between two changes of a card
-STEP = 0.1  # between looks at two cards
+LOOK, STEP = 1.0, 0.1  # seconds between looks at a card; at least, at any two cards
 WATCHED = 1800.0  # so long after the last command or tap for it
 SLEPT = 60.0  # by which the clocks drift apart when the machine has slept
 REST = 60.0  # for the other calls of the message that was stopped
@@ -286,7 +286,6 @@ class Watch(NamedTuple):
     session: Session
     panel: Panel
     until: float  # monotonic
-    changed: float  # the same
 
 
 class Progress:
@@ -465,7 +464,7 @@ class Progress:
             return panel.frozen(self.say("The session has ended"))
         while len(self._watches) >= MOST:
             self._freeze(next(iter(self._watches)), msg("Too many cards are watched"))
-        watch = Watch(asker.channel, session, panel, now + WATCHED, now)
+        watch = Watch(asker.channel, session, panel, now + WATCHED)
         self._watches[key] = watch
         self._arm()
         return panel
@@ -474,7 +473,7 @@ class Progress:
         if not self._is_armed and self._watches:
             self._is_armed = True
             self._ticked, self._wall = self._timers.now(), self._clock()
-            step = max(EVERY / len(self._watches), STEP)
+            step = max(LOOK / len(self._watches), STEP)
             self._timers.call_at(self._ticked + step, self._tick)
 
     def _tick(self) -> None:
@@ -494,10 +493,10 @@ class Progress:
             self._freeze(key, msg("The session has ended"))
         elif now >= watch.until:
             self._freeze(key, msg("Nobody has looked for half an hour"))
-        elif now - watch.changed >= EVERY:
+        else:
             panel = self._panel(watch.session, watch.channel)
             if panel != watch.panel:
-                self._watches[key] = watch._replace(panel=panel, changed=now)
+                self._watches[key] = watch._replace(panel=panel)
                 self._show(watch.channel, panel)
 
     def _freeze(self, key: str, why: str) -> None:
