@@ -1,13 +1,13 @@
 """Claude Code's public commands, as the server runs them: to start, continue and list.
 
-    claude --bg -n NAME -- TEXT          a new session in this folder
-    claude --bg --resume ID -- TEXT      goes on with one that has ended
-    claude agents --json                 the sessions that live
+    claude --bg                  a new session in this folder
+    claude --bg --resume ID      goes on with one that has ended
+    claude agents --json         the sessions that live
 
-There is no shell in between, and what people wrote stands behind `--`, where the client
-looks for no option.  No permission mode is ever passed: a folder and a session have
-their own, which is read here.  The child has the environment of this process without
-the settings of feishuperm, which hold its secrets.
+There is no shell in between, and what people wrote comes by standard input: so none of
+it is an option, and no list of processes shows it.  No permission mode is ever passed:
+a folder and a session have their own, which is read here.  The child has the
+environment of this process without the settings of feishuperm, which hold its secrets.
 """
 
 from __future__ import annotations
@@ -83,10 +83,11 @@ def run(
     folder: str,
     environ: Mapping[str, str],
     seconds: float = SECONDS,
+    data: bytes = b"",
 ) -> str:
     """What the client prints. Raises FeishupermError with its own sentence."""
     try:
-        child = Child([find(environ), *words], b"", environment(environ), folder)
+        child = Child([find(environ), *words], data, environment(environ), folder)
         code = child.run(seconds)
     except (OSError, ValueError) as error:
         raise FeishupermError(msg("cannot run claude: {}", error)) from None
@@ -101,15 +102,13 @@ def run(
     return out
 
 
-def start(
-    text: str, folder: str, session: str, name: str, environ: Mapping[str, str]
-) -> str:
+def start(text: str, folder: str, session: str, environ: Mapping[str, str]) -> str:
     """Start a session, or go on with one; returns its short id. Raises FeishupermError.
 
     A session that came to life meanwhile would be copied: the copy is ended.
     """
-    how = ("--resume", session) if session else ("-n", name)
-    said = run(["--bg", *how, "--", text], folder, environ)
+    words = ["--bg", "--resume", session] if session else ["--bg"]
+    said = run(words, folder, environ, data=text.encode())
     match = STARTED.search(said)
     if match is None:
         raise FeishupermError(TOO_OLD)

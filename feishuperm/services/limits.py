@@ -136,7 +136,8 @@ class Limits:
         self._later(TICK, self._tick)
         now = self._clock()
         for id, row in list(self._rows.items()):
-            if row.asker.who and row.resets + LATE <= now:
+            is_due = row.asker.who and row.resets + LATE <= now
+            if is_due and not self._starts.is_busy(row.asker.who):  # else soon
                 try:
                     self._keep(id, None)
                 except FileError as error:
@@ -147,6 +148,11 @@ class Limits:
     def _go_on(self, row: Limit) -> None:
         """Once: by its open `next`, or by the client."""
         who, surface = row.asker.who, row.asker.surface
+        try:
+            self._starts.must_be_owner(row.asker)
+        except FeishupermError as error:
+            self._tell(row, message_of(error))
+            return
         for request in self._approvals.requests.waiting():
             if request.kind == "next" and request.session == row.session:
                 answer = Answer(request.id, "send", {TEXT: (PROMPT,)}, surface, who)

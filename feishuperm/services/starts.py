@@ -44,7 +44,6 @@ MOST_TEXT = 2000
 UNSENDABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 COMMAND = re.compile(r"[\s\ufeff]*/")  # such as /add-dir, which would widen the folder
 GO, CANCEL = "go", "cancel"
-NAME = "feishuperm"  # of the sessions that are started
 USAGE = {
     "start": msg("Like this: `start PROJECT what to do`; projects: {}"),
     "continue": msg("Like this: `continue SESSION what to do`"),
@@ -124,21 +123,25 @@ class Starts:
 
     def command(self, name: str, words: str, asker: Asker, then: Then) -> None:
         """Show what would be started, or say why it is not."""
-        plan = partial(self._ask, name, words.strip(), asker, then)
         named = "".join(words.split(None, 1)[:1])
-        if name == "continue" and named and not self._sessions.find(named):
-            self._sessions.refresh(plan)  # it may have ended before this server came
-        else:
-            plan()
-
-    def _ask(self, name: str, words: str, asker: Asker, then: Then) -> None:
+        ask = partial(self._ask, name, words.strip(), asker, then)
         try:
             self.check(asker)
-            plan = self._plan(name, words, asker)
         except FeishupermError as error:
             then(self._told(message_of(error)))
             return
-        self._in_thread(partial(self._looked_at, plan), partial(self._offer, then))
+        if name == "continue" and named and not self._sessions.find(named):
+            self._sessions.refresh(ask)  # it may have ended before this server came
+        else:
+            ask()
+
+    def _ask(self, name: str, words: str, asker: Asker, then: Then) -> None:
+        try:
+            plan = self._plan(name, words, asker)
+        except FeishupermError as error:
+            then(self._told(message_of(error)))
+        else:
+            self._in_thread(partial(self._looked_at, plan), partial(self._offer, then))
 
     def check(self, asker: Asker) -> None:
         """Whether this person may start, from there. Raises FeishupermError."""
@@ -235,9 +238,13 @@ class Starts:
             cancelled = msg("Cancelled: nothing was started")
             then(Told(self._say(cancelled), panel=self._end(plan, cancelled)))
 
+    def is_busy(self, who: str) -> bool:
+        """Whether a start of this person is not over."""
+        return who in self._at_it
+
     def _must_be_free(self, who: str) -> None:
         """One start at a time, and so many an hour. Raises FeishupermError."""
-        if who in self._at_it:
+        if self.is_busy(who):
             raise FeishupermError(msg("Another start is not over yet: press again"))
         now = self._clock()
         times = [t for t in self._times.get(who, ()) if 0 <= now - t < HOUR]
@@ -303,7 +310,7 @@ class Starts:
                 raise FeishupermError(
                     msg("The folder or its mode is not as shown any more: ask again")
                 )
-            id = client.start(now.text, now.folder, now.session, NAME, self._environ)
+            id = client.start(now.text, now.folder, now.session, self._environ)
             return id, "", now
         except (FeishupermError, OSError, ValueError) as error:
             return "", message_of(error), now

@@ -21,16 +21,14 @@ esac
 log=$(mktemp "$here/call-XXXXXX")
 {{ printf '%s\\0' "$PWD" "$@"; }} > "$log"
 env > "$log.env"
+cat > "$log.in"
 mv "$log" "$here/done-${{log##*call-}}"
 . "$here/answer"
 """
 # The id of what begins, or of what goes on.
 STARTS = """
 id=1a2b3c4d
-while [ "$1" != -- ]; do
-  [ "$1" = --resume ] && id=$(printf %.8s "$2")
-  shift
-done
+[ "$2" = --resume ] && id=$(printf %.8s "$3")
 echo "backgrounded \302\267 $id \302\267 feishuperm"
 """
 TOO_OLD = "echo \"error: unknown option '--bg'\" >&2; exit 1"
@@ -42,6 +40,7 @@ class Call(NamedTuple):
     folder: str
     arguments: list[str]
     environ: dict[str, str]
+    text: str  # from its standard input
 
 
 class ClaudeProgram:
@@ -85,7 +84,9 @@ class ClaudeProgram:
         name = path.name.replace("done-", "call-") + ".env"
         lines = (self.folder / name).read_text().splitlines()
         pairs = (line.partition("=") for line in lines)
-        return Call(folder, arguments, {key: value for key, _, value in pairs})
+        text = (self.folder / name.replace(".env", ".in")).read_bytes().decode()
+        environ = {key: value for key, _, value in pairs}
+        return Call(folder, arguments, environ, text)
 
 
 def record_session(home: Path, folder: str, mode: str = "default", **extra: Any) -> str:

@@ -135,7 +135,8 @@ def test_ended_session_is_continued_once(bench: Bench) -> None:
     bench.wait(4 * HOUR)
     bench.wait(4 * HOUR)
     (call,) = bench.remote.claude.calls()
-    assert call.arguments == ["--bg", "--resume", bench.session, "--", PROMPT]
+    assert call.arguments == ["--bg", "--resume", bench.session]
+    assert call.text == PROMPT
     assert bench.remote.entries()[-1]["state"] == "started"
 
 
@@ -165,6 +166,25 @@ def test_promise_outlives_a_restart_and_is_kept_by_one_server(bench: Bench) -> N
     bench.limits = bench.serve()
     bench.wait(HOUR)
     assert len(bench.remote.claude.calls()) == 1
+
+
+def test_sessions_that_met_the_same_limit_go_on_one_after_the_other(
+    bench: Bench,
+) -> None:
+    bench.press(bench.fail().panel)
+    first = bench.session
+    bench.session = record_session(bench.remote.home, bench.remote.shop)
+    pattern = f".claude/projects/*/{bench.session}.jsonl"
+    (bench.transcript,) = bench.remote.home.glob(pattern)
+    bench.press(bench.fail().panel)
+    bench.remote.holds = True
+    bench.wait(4 * HOUR)
+    assert len(bench.remote.held) == 1
+    bench.remote.held.pop()()
+    bench.wait(30)
+    bench.remote.held.pop()()
+    calls = bench.remote.claude.calls()
+    assert [call.arguments[-1] for call in calls] == [first, bench.session]
 
 
 def test_file_that_makes_no_sense_is_forgotten_and_does_no_harm(bench: Bench) -> None:

@@ -145,7 +145,7 @@ def test_new_task_shows_a_card_first_and_starts_once_on_its_button(
     assert started.panel.look == "open"  # it will be changed
     (call,) = bench.claude.calls()
     assert call.folder == bench.shop
-    assert call.arguments == ["--bg", "-n", "feishuperm", "--", "fix the build"]
+    assert (call.arguments, call.text) == (["--bg"], "fix the build")
     assert bench.changed[-1].look == "good" and "1a2b3c4d" in bench.changed[-1].note
     assert not bench.changed[-1].buttons
 
@@ -180,7 +180,7 @@ def test_project_is_named_by_its_last_name_or_whole_path(
     told = bench.say(words.format(root=bench.root))
     bench.press(told.panel.id)
     (call,) = bench.claude.calls()
-    assert (call.folder, call.arguments[-1]) == (str(bench.root / folder), text)
+    assert (call.folder, call.text) == (str(bench.root / folder), text)
 
 
 def test_ended_session_is_continued_in_its_folder_with_its_saved_mode(
@@ -192,7 +192,8 @@ def test_ended_session_is_continued_in_its_folder_with_its_saved_mode(
     bench.press(told.panel.id)
     (call,) = bench.claude.calls()
     assert call.folder == bench.shop
-    assert call.arguments == ["--bg", "--resume", session, "--", "now the tests"]
+    assert call.arguments == ["--bg", "--resume", session]
+    assert call.text == "now the tests"
 
 
 def test_copy_of_a_session_that_came_to_life_is_stopped_and_told(bench: Bench) -> None:
@@ -437,7 +438,7 @@ def test_client_that_fails_is_told_with_its_own_sentence(
 def test_client_that_hangs_is_ended_and_told(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.client.run, "__defaults__", (0.2,))
+    monkeypatch.setattr(module.client.run, "__defaults__", (0.2, b""))
     told = bench.say("shop go")
     bench.claude.answers("sleep 60")
     bench.press(told.panel.id)
@@ -513,7 +514,7 @@ def test_hostile_texts_paths_and_senders_start_nothing_that_was_not_confirmed(
         assert bench.claude.count() == confirmed, words
         call = bench.claude.last()
         assert call.folder == bench.shop
-        assert call.arguments[:4] == ["--bg", "-n", "feishuperm", "--"], words
-        assert call.arguments[4:] == [words.partition("shop")[2].strip()], words
+        assert call.arguments == ["--bg"], words
+        assert call.text == words.partition("shop")[2].strip(), words
     # One of the paths is that of a project.
     assert confirmed == 2 * len((*OPTIONS, *SHELL)) + len(OPTIONS) + 1
