@@ -27,6 +27,7 @@ PROTOCOL = b"1"
 # nobody sets.  One of another agent than Claude Code adds that agent's word: a server
 # that knows nothing of agents releases it.
 RETURNING = b"1 %d"
+CLAUDE = "claude"  # the word of Claude Code: its hook does not say it
 MAX_EVENT = 4 << 20  # a longer request no person reads; the terminal has it
 MAX_INPUT = 64 << 20  # of any event: a guard sees a large file whole
 MAX_ANSWER = 4 << 20  # an answer repeats the questions or the plan, nothing larger

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from feishuperm.agents.table import AGENTS, SOMEBODY, STRANGERS
-from feishuperm.models.fields import decoded, part_at
+from feishuperm.agents.table import AGENTS, PASSED_OVER, UNNAMED
+from feishuperm.models.fields import decoded, part_at, path_at, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,25 +40,23 @@ def should_ignore(raw: bytes, environ: Environ) -> bool:
 
 def is_claude(fields: dict[str, Any], environ: Environ) -> bool:
     """Whether session or transcript are Claude Code's, whatever else is around."""
-    session, transcript = fields.get("session_id"), fields.get("transcript_path")
-    if not isinstance(session, str) or not session:
-        return False
-    if environ.get(b"CLAUDE_CODE_SESSION_ID") == session.encode(errors="replace"):
+    session = text_at(fields, "session_id")
+    transcript = path_at(fields, "transcript_path")
+    own = session.encode(errors="replace")
+    if session and environ.get(b"CLAUDE_CODE_SESSION_ID") == own:
         return True
-    if not isinstance(transcript, str) or "\0" in transcript:
-        return False
     base = environ.get(b"CLAUDE_CONFIG_DIR") or environ.get(b"HOME", b"") + b"/.claude"
     projects = os.path.realpath(os.path.join(os.fsdecode(base), "projects"))
     place = os.path.realpath(transcript)
     named = os.path.basename(transcript) == f"{session}.jsonl"
-    return named and place.startswith(projects + os.sep)
+    return bool(session) and named and place.startswith(projects + os.sep)
 
 
 def foreign_agent(fields: dict[str, Any], environ: Environ) -> str:
     """The agent whose mark an event bears; fields count before the environment."""
     names = {b'"%s"' % name.encode(errors="replace") for name in fields}
     transcript = str(fields.get("transcript_path")).encode(errors="replace")
-    rows = (*AGENTS.values(), *STRANGERS)
+    rows = (*AGENTS.values(), *PASSED_OVER)
     for row in rows:
         is_there = any(mark in transcript for mark in row.marks if mark[:1] == b"/")
         if is_there or not names.isdisjoint(row.marks):
@@ -69,7 +67,7 @@ def foreign_agent(fields: dict[str, Any], environ: Environ) -> str:
     for row in rows:
         if any(name in environ for name in row.variables):
             return row.name
-    return "" if names.isdisjoint(SOMEBODY.marks) else SOMEBODY.name
+    return "" if names.isdisjoint(UNNAMED.marks) else UNNAMED.name
 
 
 def _note(agent: str) -> None:

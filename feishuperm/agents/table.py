@@ -8,7 +8,7 @@ agent (`feishuperm-hook codex`).  A new agent is a file, a row and a sample in
 `tests/agents/samples/`.
 
 Claude Code's row has no file: its events and answers are what others are mapped to.
-`STRANGERS` are known only to be passed over, see `recognition`.
+`PASSED_OVER` are known only to be passed over, see `recognition`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from feishuperm.errors import PayloadError
 from feishuperm.messages import msg
 from feishuperm.models.decision import Decision, as_line
 from feishuperm.models.fields import decoded
+from feishuperm.wire import CLAUDE as CLAUDE
 
 ENTRY, OWN_FILE = "entry", "own file"
-CLAUDE = "claude"
 PERSON, MODEL, ANSWERED = "person", "model", "answered"  # who acts in a transcript
 
 
@@ -120,7 +120,7 @@ AGENTS = {
     )
 }  # fmt: skip
 # Those that run the hooks of Claude Code's settings, and whose own cannot decide.
-STRANGERS = (
+PASSED_OVER = (
     Agent("", "Grok", (b"GROK_HOOK_EVENT", b"GROK_SESSION_ID"),
           (b'"hookEventName"', b'"workspaceRoot"', b"/.grok/")),
     Agent("", "Gemini CLI", (b"GEMINI_SESSION_ID", b"GEMINI_PROJECT_DIR"),
@@ -134,7 +134,7 @@ STRANGERS = (
     Agent("", "Cursor", (),
           (b'"conversation_id"', b'"generation_id"', b'"workspace_roots"')),
 )  # fmt: skip
-SOMEBODY = Agent("", "another agent", (), (b'"timestamp"', b'"sessionId"'))
+UNNAMED = Agent("", "another agent", (), (b'"timestamp"', b'"sessionId"'))
 
 
 def dialect(word: str) -> Dialect:
@@ -167,7 +167,7 @@ def read_event(word: str, raw: bytes) -> dict[str, Any]:
         raise PayloadError("the event is not a JSON object")
     other = foreign_agent(fields, {})
     if is_claude(fields, os.environb) or other not in (
-        *("", AGENTS[word].name, SOMEBODY.name),
+        *("", AGENTS[word].name, UNNAMED.name),
     ):
         raise PayloadError(f"an event of {other or 'Claude Code'} came as {word}'s")
     event = speaks.read(fields)

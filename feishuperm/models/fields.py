@@ -7,6 +7,7 @@ anything.  A caller that asks here for a text, an object or a list gets one.
 from __future__ import annotations
 
 import json
+import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +35,15 @@ def text_at(value: object, *keys: str) -> str:
     """A text inside objects; empty if it is not there."""
     text = value_at(value, *keys)
     return text if isinstance(text, str) else ""
+
+
+def path_at(value: object, *keys: str) -> str:
+    """A text inside objects that a file's path could be; empty if there is none."""
+    text = text_at(value, *keys)
+    try:
+        return "" if b"\0" in os.fsencode(text) else text
+    except UnicodeEncodeError:  # half of a character
+        return ""
 
 
 def number_at(value: object, *keys: str) -> float:

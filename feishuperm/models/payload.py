@@ -18,7 +18,7 @@ import json
 from typing import Any, NamedTuple
 
 from feishuperm.errors import PayloadError
-from feishuperm.models.fields import part_at, text_at
+from feishuperm.models.fields import part_at, path_at, text_at
 from feishuperm.models.form import can_be_answered
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.names import FORM, IDLE, IDLE_TYPE, LAST_WORDS
@@ -45,7 +45,9 @@ class HookPayload:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
-        self.base = BaseFields(*(text_at(fields, key) for key in BaseFields._fields))
+        paths = {key: path_at(fields, key) for key in ("transcript_path", "cwd")}
+        texts = {key: text_at(fields, key) for key in BaseFields._fields}
+        self.base = BaseFields(**{**texts, **paths})
         self.known: dict[object, Any] = {}  # what was found out of it, to know it once
 
     def session_id(self) -> str:

@@ -31,8 +31,9 @@ from feishuperm.models.fields import decoded
 
 PROTOCOL = wire.PROTOCOL.decode()
 # The version, the seconds that a hook which comes back has left, and the word of the
-# agent whose hook it is, if that is not Claude Code.
-HEADER = re.compile(rf"{PROTOCOL}(?: ([0-9]{{1,6}}))?(?: ([a-z][a-z0-9-]{{0,31}}))?")
+# agent whose hook it is; Claude Code's names none, and is told by its events.
+WORD = rf"(?!{wire.CLAUDE}\Z)[a-z][a-z0-9-]{{0,31}}"
+HEADER = re.compile(rf"{PROTOCOL}(?: ([0-9]{{1,6}}))?(?: ({WORD}))?")
 NOT_TOLD = -1
 # A path is at most 4096 bytes; the rest are the id, the flag and their separators.
 MAX_FRAME = wire.MAX_EVENT + 8192
@@ -87,7 +88,7 @@ class HookRequest(NamedTuple):
     project: str
     raw: bytes
     left: int = NOT_TOLD  # seconds, by the hook's own clock
-    agent: str = "claude"  # a row of `agents.table`, if it knows the word
+    agent: str = wire.CLAUDE  # a row of `agents.table`, if it knows the word
 
 
 def parse_request(body: bytes) -> HookRequest:
@@ -107,7 +108,7 @@ def parse_request(body: bytes) -> HookRequest:
     left = int(match[1] or NOT_TOLD)
     if shown and left == NOT_TOLD:
         raise ProtocolError("a hook that comes back must say how long it waits")
-    agent = match[2] or HookRequest._field_defaults["agent"]
+    agent = match[2] or wire.CLAUDE
     return HookRequest(id, shown, os.fsdecode(project), raw, left, agent)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from feishuperm import wire
+from feishuperm.agents.table import CLAUDE
 from tests.agents.hooks import AgentHook, asks
 from tests.agents.parts import SAMPLES, Sample, first
 from tests.conftest import clean_env, wait_until
@@ -131,7 +132,7 @@ SILENT: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("agent", [*HOOKED, "nobody", "ünknown"])
+@pytest.mark.parametrize("agent", [*HOOKED, CLAUDE, "nobody", "ünknown"])
 @pytest.mark.parametrize("name", SILENT)
 def test_what_cannot_be_decided_is_left_to_the_terminal(
     server: Served, agent: str, name: str
@@ -142,7 +143,7 @@ def test_what_cannot_be_decided_is_left_to_the_terminal(
     assert server.waiting() == []
 
 
-@pytest.mark.parametrize("agent", HOOKED)
+@pytest.mark.parametrize("agent", [*HOOKED, CLAUDE, "plugin", "session", "hook"])
 @pytest.mark.parametrize("sender", HOOKED)
 def test_event_of_one_agent_under_the_word_of_another_asks_nobody(
     server: Served, agent: str, sender: str
@@ -150,6 +151,23 @@ def test_event_of_one_agent_under_the_word_of_another_asks_nobody(
     if agent != sender:
         assert AgentHook(server, agent, first(sender)).finish() == b""
         assert server.waiting() == []
+
+
+# Paths that no file can have: a request is asked without them.
+NO_PATHS = ("/a\0b", "/half a character \ud800")
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+@pytest.mark.parametrize("path", NO_PATHS, ids=ascii)
+def test_path_that_no_file_can_have_stops_no_request(
+    server: Served, agent: str, path: str
+) -> None:
+    event = first(agent)
+    given = event["toolInput" if agent == "copilot" else "tool_input"]
+    given["directory"] = event["cwd"] = event["transcript_path"] = path
+    hook, id = asks(server, agent, event)
+    server.post("/deny", id=id)
+    assert hook.decision()["behavior"] == "deny"
 
 
 @pytest.mark.parametrize("agent", HOOKED)

@@ -1,4 +1,4 @@
-"""Whose event it is: Claude Code's whatever is around it, a stranger's by its marks."""
+"""Whose event it is: Claude Code's whatever is around it, another's by its marks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from feishuperm import wire
 from feishuperm.agents import recognition
-from feishuperm.agents.table import AGENTS
-from feishuperm.agents.table import STRANGERS as OTHERS
+from feishuperm.agents.table import AGENTS, PASSED_OVER
 from feishuperm.models.fields import decoded, part_at
 from tests.tables import every_row
 
@@ -32,7 +31,7 @@ SHAPE = {
     "tool_input": {"command": "ls"},
 }
 # host: (fields beside or instead of Claude's own, variables)
-STRANGERS: dict[str, tuple[dict[str, Any], dict[bytes, bytes]]] = {
+FOREIGN: dict[str, tuple[dict[str, Any], dict[bytes, bytes]]] = {
     "Codex": ({"turn_id": "1", "model": "m", "session_id": NEWER}, {}),
     "Codex start": ({"model": "m", "session_id": NEWER}, {}),
     "Codex file": ({"transcript_path": "/home/u/.codex/sessions/2026/x.jsonl"}, {}),
@@ -53,7 +52,9 @@ STRANGERS: dict[str, tuple[dict[str, Any], dict[bytes, bytes]]] = {
     "Cursor": ({"generation_id": "g"}, {}),
     "another agent": ({"timestamp": "2026"}, {}),
 }
-HOST_VARIABLES = [name for row in (*AGENTS.values(), *OTHERS) for name in row.variables]
+HOST_VARIABLES = [
+    name for row in (*AGENTS.values(), *PASSED_OVER) for name in row.variables
+]
 ALL_VARIABLES = {**dict.fromkeys(HOST_VARIABLES, b"1"), **INHERITED}
 
 
@@ -61,7 +62,7 @@ def encoded(**fields: Any) -> bytes:
     return json.dumps({**SHAPE, **fields}).encode()
 
 
-def is_strange(raw: bytes, environ: dict[bytes, bytes]) -> bool:
+def is_foreign(raw: bytes, environ: dict[bytes, bytes]) -> bool:
     """What client and supervisor ask, without the line in the log."""
     return not wire.is_claude(raw, environ) and bool(whose(raw, environ))
 
@@ -72,23 +73,23 @@ def whose(raw: bytes, environ: dict[bytes, bytes]) -> str:
     return "" if is_claude else recognition.foreign_agent(fields, environ)
 
 
-@every_row("name", STRANGERS)
-def test_stranger_is_told_by_its_marks_though_it_inherits_claudes_variables(
+@every_row("name", FOREIGN)
+def test_foreign_event_is_told_by_its_marks_though_it_inherits_claudes_variables(
     name: str,
 ) -> None:
-    fields, variables = STRANGERS[name]
+    fields, variables = FOREIGN[name]
     raw, environ = encoded(**fields), {**INHERITED, **variables}
-    assert is_strange(raw, environ)
+    assert is_foreign(raw, environ)
     assert whose(raw, environ) in name
 
 
-@every_row("name", STRANGERS)
+@every_row("name", FOREIGN)
 def test_claudes_session_variable_of_another_session_does_not_make_it_claude(
     name: str,
 ) -> None:
-    fields, variables = STRANGERS[name]
+    fields, variables = FOREIGN[name]
     environ = {**INHERITED, **variables, b"CLAUDE_CODE_SESSION_ID": SESSION.encode()}
-    assert is_strange(encoded(**fields), environ)
+    assert is_foreign(encoded(**fields), environ)
 
 
 @every_row("compact", [True, False])
@@ -99,12 +100,12 @@ def test_claude_is_served_whatever_stands_in_the_environment(compact: bool) -> N
     separators = (",", ":") if compact else None
     by_place = json.dumps(fields, separators=separators).encode()
     assert wire.is_claude(by_place, ALL_VARIABLES)
-    assert not is_strange(by_place, ALL_VARIABLES)
+    assert not is_foreign(by_place, ALL_VARIABLES)
     fields["transcript_path"] = "/elsewhere"
     by_session = json.dumps(fields, separators=separators).encode()
     environ = {**ALL_VARIABLES, b"CLAUDE_CODE_SESSION_ID": SESSION.encode()}
     assert wire.is_claude(by_session, environ)
-    assert not is_strange(by_session, environ)
+    assert not is_foreign(by_session, environ)
 
 
 def test_claudes_folder_may_be_elsewhere_and_behind_a_link(tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_claudes_folder_may_be_elsewhere_and_behind_a_link(tmp_path: Path) -> No
     raw = encoded(session_id=SESSION, transcript_path=path)
     environ = {**ALL_VARIABLES, b"CLAUDE_CONFIG_DIR": os.fsencode(tmp_path / "link")}
     assert not wire.is_claude(raw, environ)  # by bytes alone
-    assert not is_strange(raw, environ)
+    assert not is_foreign(raw, environ)
 
 
 @every_row(
@@ -134,21 +135,21 @@ def test_transcript_of_another_name_or_place_is_not_claudes(path: str) -> None:
 
 def test_who_bears_no_mark_is_served() -> None:
     for raw in (encoded(), b"", b"no json"):
-        assert not is_strange(raw, INHERITED)
+        assert not is_foreign(raw, INHERITED)
 
 
 def test_mark_inside_a_tools_input_is_no_mark() -> None:
     raw = encoded(tool_input={"timestamp": 1, "turn_id": 2, "model": "m"})
-    assert not is_strange(raw, INHERITED)
+    assert not is_foreign(raw, INHERITED)
 
 
 def test_model_alone_is_no_mark() -> None:
-    assert not is_strange(encoded(model="m", session_id=SESSION), INHERITED)
+    assert not is_foreign(encoded(model="m", session_id=SESSION), INHERITED)
 
 
-@given(st.binary(max_size=300), st.sampled_from(["", *STRANGERS]))
+@given(st.binary(max_size=300), st.sampled_from(["", *FOREIGN]))
 def test_no_bytes_make_the_look_fail(data: bytes, name: str) -> None:
-    fields, variables = STRANGERS.get(name, ({}, {}))
+    fields, variables = FOREIGN.get(name, ({}, {}))
     for raw in (data, encoded(**fields)[: len(data)], data + encoded(**fields)):
         wire.is_claude(raw, {**INHERITED, **variables})
         whose(raw, {**INHERITED, **variables})
@@ -165,7 +166,7 @@ def test_log_has_one_line_a_day_for_a_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    raw = encoded(**STRANGERS["Grok"][0])
+    raw = encoded(**FOREIGN["Grok"][0])
     log = tmp_path / "feishuperm" / "feishuperm.log"
     for _ in range(3):
         assert recognition.should_ignore(raw, INHERITED)
@@ -180,4 +181,4 @@ def test_state_folder_that_cannot_be_written_harms_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/x")
-    assert recognition.should_ignore(encoded(**STRANGERS["Kimi Code"][0]), INHERITED)
+    assert recognition.should_ignore(encoded(**FOREIGN["Kimi Code"][0]), INHERITED)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.test_recognition import SHAPE, STRANGERS
+from tests.agents.test_recognition import FOREIGN, SHAPE
 from tests.conftest import clean_env
 from tests.e2e.test_start import boot_of, imported
 from tests.fakes.hook_server import ANSWER, EVENT, HookServer
 
 EVENTS = ("PermissionRequest", "PreToolUse", "Stop", "")
-# What a stranger's event never loads.
+# What another agent's event never loads.
 HEAVY = ("feishuperm.hooks", "feishuperm.services", "feishuperm.supervisor.")
 
 
@@ -35,20 +35,20 @@ def run(
     return result.returncode, result.stdout, result.stderr
 
 
-def strange(name: str, event: str) -> dict[str, object]:
-    """An event of a stranger; one of them does not even name it."""
-    fields = {**SHAPE, "hook_event_name": event, **STRANGERS[name][0]}
+def foreign(name: str, event: str) -> dict[str, object]:
+    """An event of another agent; one of them does not even name it."""
+    fields = {**SHAPE, "hook_event_name": event, **FOREIGN[name][0]}
     if not event:
         del fields["hook_event_name"]
     return fields
 
 
-@pytest.mark.parametrize("name", STRANGERS)
-def test_stranger_gets_nothing_and_reaches_nobody(
+@pytest.mark.parametrize("name", FOREIGN)
+def test_other_agent_gets_nothing_and_reaches_nobody(
     pyz: Path, home: Path, tmp_path: Path, name: str
 ) -> None:
     """Neither the server, nor the group's bot, nor a reviewer hears of it."""
-    variables = {k.decode(): v.decode() for k, v in STRANGERS[name][1].items()}
+    variables = {k.decode(): v.decode() for k, v in FOREIGN[name][1].items()}
     spy = tmp_path / "spy"
     spy.write_text(f"#!/bin/sh\ntouch {tmp_path}/SPRUNG\n")
     spy.chmod(0o755)
@@ -64,7 +64,7 @@ def test_stranger_gets_nothing_and_reaches_nobody(
         )
         for command in ("hook", "supervisor"):
             for event in EVENTS:
-                said = run(pyz, command, environ, strange(name, event), tmp_path)
+                said = run(pyz, command, environ, foreign(name, event), tmp_path)
                 assert said == (0, b"", b""), (command, event)
         assert not server.requests
     assert not (tmp_path / "SPRUNG").exists()
@@ -87,7 +87,7 @@ def test_claude_started_from_another_agents_shell_is_served(
 
 
 @pytest.mark.parametrize("command", ["hook", "supervisor"])
-def test_stranger_costs_no_more_than_a_look(
+def test_other_agent_costs_no_more_than_a_look(
     pyz: Path, home: Path, tmp_path: Path, command: str
 ) -> None:
     environ = clean_env(home, COPILOT_CLI="1")
@@ -95,7 +95,7 @@ def test_stranger_costs_no_more_than_a_look(
     for _ in range(2):  # the second has nothing to write down
         result = subprocess.run(
             [*start, command],
-            input=json.dumps(strange("Copilot CLI", "Stop")).encode(),
+            input=json.dumps(foreign("Copilot CLI", "Stop")).encode(),
             env=environ,
             cwd=tmp_path,
             capture_output=True,
@@ -108,16 +108,16 @@ def test_stranger_costs_no_more_than_a_look(
     assert not {"feishuperm.lib.log", "subprocess", "socket"} & loaded
 
 
-def test_stranger_with_a_full_disk_and_no_home_still_ends_with_0(
+def test_other_agent_with_a_full_disk_and_no_home_still_ends_with_0(
     pyz: Path, tmp_path: Path
 ) -> None:
     """A failure would be a refusal to Copilot."""
     environ = clean_env("/proc", COPILOT_CLI="1")
     for command in ("hook", "supervisor"):
-        event = strange("Copilot CLI", "")
+        event = foreign("Copilot CLI", "")
         assert run(pyz, command, environ, event, tmp_path) == (0, b"", b"")
     del environ["HOME"]
     environ["XDG_STATE_HOME"] = "/proc"
-    event = strange("Grok", "Stop")
+    event = foreign("Grok", "Stop")
     assert run(pyz, "supervisor", environ, event, tmp_path) == (0, b"", b"")
     assert not os.listdir(tmp_path)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feishuperm.models.fields import decoded, list_at, part_at, text_at, value_at
+from feishuperm.models.fields import (
+    decoded,
+    list_at,
+    part_at,
+    path_at,
+    text_at,
+    value_at,
+)
 from tests.tables import every_row
 
 JSON = st.recursive(
@@ -31,6 +38,12 @@ def test_whatever_comes_each_reader_gives_its_own_type(
     assert type(text_at(value, *keys)) is str
     assert type(part_at(value, *keys)) is dict
     assert type(list_at(value, *keys)) is list
+
+
+@every_row("path", ["/a\0", "\ud800", "/a/\udfff/b"])
+def test_text_that_no_path_can_be_is_empty(path: str) -> None:
+    assert path_at({"cwd": path}, "cwd") == ""
+    assert path_at({"cwd": "/\u00fc/\udcff"}, "cwd")  # bytes that are no UTF-8
 
 
 @every_row("data", [b"", b"{", b"\xff", b"[" * 100_000, "nul"])

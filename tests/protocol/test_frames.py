@@ -157,7 +157,9 @@ def test_returning_hook_names_the_seconds_it_has_left() -> None:
         parse_request(body.replace(b"1 37", b"1"))
 
 
-@every_row("header", [b"", b"2", b"1 ", b"1 -1", b"1 1e3", b"2 1", b"1 1 1"])
+@every_row(
+    "header", [b"", b"2", b"1 ", b"1 -1", b"1 1e3", b"2 1", b"1 1 1", b"1 claude"]
+)
 def test_header_of_another_version_is_refused(header: bytes) -> None:
     body = b"\0".join((header, b"1700000000-0123abcd", b"again", b"/p", b"{}"))
     with pytest.raises(ProtocolError, match="another version"):
