@@ -38,7 +38,7 @@ FLAGS = {
     ),
     "--no-ask-list": msg("remove those rules"),
     "--remote": msg("let owners start and continue sessions from the chat"),
-    "--no-remote": msg("no longer"),
+    "--no-remote": msg("forbid that again"),
     "--no-service": msg("do not start the server or keep it running"),
     "--setup": msg("go through the questions again"),
     "--rescan": msg("scan again to add missing permissions to the app"),

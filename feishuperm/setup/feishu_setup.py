@@ -173,8 +173,8 @@ class WantedConfig:
 
 def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, str]:
     """Settings from flags and the environment, which the service will not have."""
-    kept = BY_KEY.keys() - {REMOTE, PROJECTS}  # which a person says at a terminal
-    asked = {key: environ[key] for key in kept if environ.get(key)}
+    typed = (REMOTE, PROJECTS)  # a person says them at a terminal
+    asked = {x: environ[x] for x in BY_KEY if x not in typed and environ.get(x)}
     for flag, key in FLAGS.items():
         if getattr(options, flag):
             asked[key] = getattr(options, flag)
