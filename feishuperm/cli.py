@@ -15,7 +15,6 @@ from importlib import import_module
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.messages import message_of, msg
 from feishuperm.models.names import COMMANDS, PROGRAMS, TOPICS
-from feishuperm.wire import HOOK_PURPOSES
 
 HELP = ("--help", "-h", "help")
 # These leave no file behind, or are a session's, which they must not disturb.
@@ -128,8 +127,7 @@ def run_hook(args: list[str]) -> int:
     if args and (len(args) > 1 or args[0].startswith("-")):
         from feishuperm.lib.arguments import ArgumentParser
 
-        usage = f"feishuperm hook [{'|'.join(HOOK_PURPOSES)}|AGENT] <EVENT.json"
-        ArgumentParser("hook", usage=usage).parse_args(args)
+        ArgumentParser("hook").parse_args(args)
     from feishuperm import client
 
     client.main()

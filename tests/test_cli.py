@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from feishuperm import cli
 from feishuperm.commands import help, version
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import files
+from feishuperm.lib import language as spoken_language
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.display import width
 from feishuperm.models.names import LANGUAGES
 from tests.conftest import ROOT, clean_env
@@ -181,13 +184,53 @@ def test_keyboard_interrupt_ends_quietly(
     assert capsys.readouterr().err == ""
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+@every_row("language", LANGUAGES)
+def test_help_names_every_command_once(
+    language: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spoken_language, "spoken", lambda: language)
     assert cli.main(["feishuperm", "--help"]) == 0
     text = capsys.readouterr().out
-    for command, summary in cli.COMMANDS.items():
-        assert f"\n  {command} " in text
-        assert summary in text
-    assert max(map(len, text.splitlines())) <= 80
+    assert re.findall("^  ([a-z-]+) ", text, re.MULTILINE) == list(cli.COMMANDS)
+    assert max(map(width, text.splitlines())) <= 80
+
+
+def options_of(text: str) -> str:
+    """The paragraph of a command's help that explains its options."""
+    paragraphs = text.split("\n\n")[2:3]
+    return "".join(each for each in paragraphs if each.startswith("  "))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@every_row("command", [c for c in cli.COMMANDS if c != "hook"])
+def test_help_of_a_command_explains_its_arguments_and_no_others(
+    command: str, language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[ArgumentParser] = []
+
+    def keep(parser: ArgumentParser, args: list[str]) -> None:
+        seen.append(parser)
+        raise UsageError("")
+
+    monkeypatch.setattr(spoken_language, "spoken", lambda: language)
+    monkeypatch.setattr(ArgumentParser, "parse_args", keep)
+    module = cli.import_module(cli.module_name(command))
+    main = getattr(module, command if command in cli.BESIDE else "main")
+    with pytest.raises(UsageError):
+        main(["--help"])
+    text = seen[0].format_help()
+    rows = re.findall(r"^  (-.+?)(?:  |$)", options_of(text), re.MULTILINE)
+    told = [tuple(re.findall(r"(?<!\S)--?[\w-]+", row)) for row in rows]
+    options = [action for action in seen[0]._actions if action.option_strings]
+    assert sorted(told) == sorted(tuple(action.option_strings) for action in options)
+    for action in options:
+        row = next(row for row in rows if action.option_strings[-1] in row.split())
+        takes_value = row.split()[-1] not in action.option_strings
+        assert takes_value == (action.nargs != 0), row
+        assert all(choice in row for choice in action.choices or ()), row
+    for choice in (c for a in seen[0]._actions for c in a.choices or ()):
+        assert choice in text or command == "help"
+    assert max(map(width, text.splitlines())) <= 100
 
 
 def run(pyz: Path, home: Path, *args: str) -> subprocess.CompletedProcess[str]:

@@ -157,7 +157,8 @@ def test_commands_in_the_text_exist(name: str) -> None:
 @every_row("name", DOCUMENTS)
 def test_options_in_the_text_exist(name: str) -> None:
     sources = [ROOT / "install.sh", ROOT / "build.py"]
-    sources += (ROOT / "feishuperm/commands").glob("*.py")
+    for room in ("commands", "supervisor"):
+        sources += (ROOT / "feishuperm" / room).glob("*.py")
     known = "".join(path.read_text("utf-8") for path in sources)
     for option in re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", read(name)):
         assert option in known, option

@@ -15,17 +15,10 @@ from feishuperm.lib.terminal import say, show
 from feishuperm.messages import msg
 from feishuperm.setup.doctor import CODES, DoctorContext, Row, examine
 
-EPILOG = msg("""\
-One line per check: ok, warn or fail, what was found, and the command that repairs it.
-Sends one test card to a group bot. Exit code 1 if anything fails.
-With a NUMBER that a phone shows when a tap fails: what it means, what repairs it.""")
-
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("doctor", EPILOG)
-    shown = msg("such as 200340, as a phone shows it")
-    parser.add_argument("number", nargs="?", type=number, help=shown)
-    parser.add_argument("--json", action="store_true", help=msg("print JSON"))
+    parser = ArgumentParser("doctor", "--json")
+    parser.add_argument("number", nargs="?", type=number)
     options = parser.parse_args(args)
     if options.number is not None:
         return explain(options.number)

@@ -45,12 +45,6 @@ from feishuperm.server.machine import upgrade
 from feishuperm.server.outgoing import Link
 from feishuperm.services.ledger import Ledger
 
-EPILOG = msg(
-    "Machines join it with `feishuperm join ADDRESS`. It needs FEISHU_APP_ID and\n"
-    "FEISHU_APP_SECRET; GATEWAY_CERT and GATEWAY_KEY, or a proxy in front for "
-    "TLS;\n"
-    "FEISHUPERM_ENGINE for several of them at once."
-)
 DRAIN_SECONDS = 1.0  # for last answers, when it stops
 LEDGER_SECONDS = 0.2
 MAX_CONTROL = 64  # connections to its own socket
@@ -58,7 +52,7 @@ MAX_CONTROL = 64  # connections to its own socket
 
 def main(args: list[str]) -> int:
     """Carry taps until a signal ends it."""
-    ArgumentParser("gateway", EPILOG).parse_args(args)
+    ArgumentParser("gateway").parse_args(args)
     settings = load_settings()
     logging.obey(settings, stderr=True)
     if not settings.feishu_app_id or not settings.feishu_app_secret:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import pkgutil
 import re
 import shutil
 import sys
@@ -18,11 +17,12 @@ from importlib import import_module
 from itertools import cycle
 
 from feishuperm.errors import SettingError
+from feishuperm.lib import language
 from feishuperm.lib.config import sources
 from feishuperm.lib.display import MARK, filled, visible
-from feishuperm.lib.language import spoken, translate
+from feishuperm.lib.language import translate
 from feishuperm.messages import msg
-from feishuperm.models.names import COMMAND_GROUPS, COMMANDS, TOPICS
+from feishuperm.models.names import COMMANDS, TOPICS
 from feishuperm.models.settings import SETTINGS, Setting, parse_setting
 
 TYPE_CHECKING = False
@@ -51,20 +51,21 @@ def main(args: list[str]) -> int:
 def overview() -> str:
     """`feishuperm --help`: the commands by who runs them, and the topics."""
     lines = [f"{translate('usage:')} feishuperm COMMAND [ARGUMENTS]", ""]
-    lines += [translate("Answer Claude Code's permission requests from Feishu."), ""]
-    for title, commands in COMMAND_GROUPS.items():
-        lines.append(f"{translate(title)}:")
-        lines += [f"  {name:<11} {translate(commands[name])}" for name in commands]
-        lines.append("")
-    lines.append(translate("`feishuperm COMMAND --help` shows the options of one."))
+    lines.append(translate("Answer Claude Code's permission requests from Feishu."))
+    for line in language.page("commands", "txt").splitlines():
+        name, _, summary = line[3:].partition(": ")
+        if line.startswith("## "):
+            lines.append(f"  {name:<11} {summary}")
+        elif line.startswith("# "):
+            lines += ["", f"{line[2:]}:"]
+    lines += ["", translate("`feishuperm COMMAND --help` shows the options of one.")]
     topics = translate("`feishuperm help TOPIC`: {}", ", ".join(TOPICS))
     return "\n".join([*lines, *filled(topics, 78)])
 
 
 def page(topic: str) -> str:
     """A page as Markdown; the page of a command ends with its usage."""
-    data = pkgutil.get_data("feishuperm", f"help/{topic}.{spoken()}.md") or b""
-    text = data.decode().rstrip()
+    text = language.page(topic).rstrip()
     if topic == "settings":
         return with_values(text)
     return f"{text}\n\n```\n{usage(topic)}\n```" if topic in COMMANDS else text

@@ -20,35 +20,11 @@ from feishuperm.setup.join import GatewayInstall
 from feishuperm.setup.service import SERVICE_MANAGERS, port_number
 from feishuperm.setup.steps import Manifest
 
-EPILOG = msg("""\
-Installs the file it runs from for the current user: the program, hooks in Claude Code's
-settings, config.env, a running server. Running it again is safe, and upgrades.
-Settings in the environment, such as FEISHU_WEBHOOK_URL, are kept in config.env.""")
-FLAGS = {
-    "--project": msg("register the hooks in this folder's .claude/settings.local.json"),
-    "--shared": msg(
-        "with --project: write to the shared settings.json; does nothing for people "
-        "without feishuperm"
-    ),
-    "--no-hooks": msg("leave Claude Code's settings alone"),
-    "--supervisor": msg("also review stops and questions before they reach you"),
-    "--no-supervisor": msg("remove the supervisor's hooks"),
-    "--ask-list": msg(
-        "always ask before pushing, publishing, deleting and other risky actions"
-    ),
-    "--no-ask-list": msg("remove those rules"),
-    "--remote": msg("let owners start and continue sessions from the chat"),
-    "--no-remote": msg("forbid that again"),
-    "--no-service": msg("do not start the server or keep it running"),
-    "--setup": msg("go through the questions again"),
-    "--rescan": msg("scan again to add missing permissions to the app"),
-    "--no-qr": msg("show the link alone"),
-    "--no-input": msg("never ask anything"),
-    "--gateway": msg(
-        "keep a gateway running instead (systemd): one app for many machines"
-    ),
-    "--dry-run": msg("only say what would be done"),
-}
+FLAGS = (
+    *("--project", "--shared", "--no-hooks", "--supervisor", "--no-supervisor"),
+    *("--ask-list", "--no-ask-list", "--remote", "--no-remote", "--no-service"),
+    *("--setup", "--rescan", "--no-qr", "--no-input", "--gateway", "--dry-run"),
+)
 
 
 def main(args: list[str]) -> int:
@@ -92,36 +68,15 @@ def _check(options: Namespace) -> None:
 
 def parser() -> ArgumentParser:
     """The arguments."""
-    made = ArgumentParser("install", EPILOG)
+    made = ArgumentParser("install", *FLAGS)
     add = made.add_argument
-    prefix = msg("where share/ and bin/ are (default: ~/.local)")
-    add("--prefix", metavar="DIR", help=prefix)
-    more = msg(
-        "extra events: notify (Stop, Notification, ...), ask you (next, denied, form), "
-        "or follow sessions (session: list, progress, stop)"
-    )
-    add("--events", metavar="LIST", default="", help=more)
-    mode = msg("make Claude Code ask: sets permissions.defaultMode")
-    fewer = msg("events to unregister")
-    add("--no-events", metavar="LIST", default="", help=fewer)
-    others = msg("other agents to answer too: codex, qwen, copilot, opencode")
-    add("--agents", metavar="LIST", default="", help=others)
-    add("--no-agents", metavar="LIST", default="", help=msg("agents to unregister"))
-    add("--permission-mode", choices=("default",), help=mode)
-    keep = msg("how to keep the server running")
-    add("--service", choices=tuple(SERVICE_MANAGERS), help=keep)
-    add("--webhook", metavar="URL", help=msg("the Feishu group bot"))
-    add("--secret", metavar="TEXT", help=msg("its signing secret"))
-    add("--qr", metavar="FILE", help=msg("write the QR code to this SVG file"))
-    add("--callback-url", metavar="URL", help=msg("address that the buttons lead to"))
-    folders = msg("with --remote: the folders in which they may, separated by colons")
-    add("--projects", metavar="DIRS", default="", help=folders)
-    lang = msg("language of cards, pages and the command line")
-    add("--lang", choices=LANGUAGES, help=lang)
-    wait = msg("how long a request waits, such as 10m; also sets the hook's time-out")
-    add("--wait", metavar="TIME", type=duration, help=wait)
-    port = msg("port of the server; 0 picks a free one")
-    add("--port", metavar="N", type=port_number, help=port)
-    for name, text in FLAGS.items():
-        add(name, action="store_true", help=text)
+    for name in ("--prefix", "--webhook", "--secret", "--qr", "--callback-url"):
+        add(name)
+    for name in ("--events", "--no-events", "--agents", "--no-agents", "--projects"):
+        add(name, default="")
+    add("--permission-mode", choices=("default",))
+    add("--service", choices=tuple(SERVICE_MANAGERS))
+    add("--lang", choices=LANGUAGES)
+    add("--wait", type=duration)
+    add("--port", type=port_number)
     return made

@@ -18,22 +18,13 @@ from feishuperm.messages import msg
 from feishuperm.setup.join import Pairing, check_url, leave_gateway, take_up
 from feishuperm.setup.service import running_status, try_restart
 
-EPILOG = msg("""\
-Prints six digits and waits; send them to the bot in Feishu and confirm there. Only the
-person who confirmed can answer this machine's requests through the gateway. People who
-run the gateway could press the buttons of its cards in that person's name.""")
-
 
 def main(args: list[str]) -> int:
     """Pair, store, and let the server know."""
-    parser = ArgumentParser("join", EPILOG)
-    parser.add_argument("url", metavar="URL", help="https://perm.example.com")
-    name = msg("name shown for this machine (default: host name)")
-    parser.add_argument("--name", default="", help=name)
-    owner = msg("e-mail or open_id of the person to ask")
-    parser.add_argument("--owner", default="", help=owner)
-    risk = msg("allow unencrypted http, at your own risk")
-    parser.add_argument("--allow-http", action="store_true", help=risk)
+    parser = ArgumentParser("join", "--allow-http")
+    parser.add_argument("url")
+    parser.add_argument("--name", default="")
+    parser.add_argument("--owner", default="")
     options = parser.parse_args(args)
     require_outside(os.environ)  # who owns the gateway answers for this machine
     settings = load_settings()

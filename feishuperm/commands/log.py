@@ -23,32 +23,17 @@ from feishuperm.services.ledger import Entry, Ledger
 from feishuperm.services.ledger_check import check
 from feishuperm.services.rule_writer import RuleWriter
 
-SHOWN = 20
-USAGE = """feishuperm log [-n N] [--since WHEN] [--person ID] [--machine NAME]
-                      [--json|--csv]
-       feishuperm log verify [--head HEAD]
-       feishuperm log undo ID
-       feishuperm log suggest [--json]"""
-EPILOG = msg("""\
-verify checks that no line was changed, taken out or put in, and that none is missing;
-undo ID removes the rules that "always allow" wrote for a request; suggest names the
-calls that you keep allowing, and what would cover them.""")
-
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("log", EPILOG, USAGE)
+    parser = ArgumentParser("log", "--json", "--csv")
     add = parser.add_argument
     add("action", nargs="?", choices=("verify", "undo", "suggest"))
     add("id", nargs="?")
-    many = msg("the last N entries (default {}, 0 for all)", SHOWN)
-    add("-n", type=number, default=SHOWN, metavar="N", help=many)
-    when = msg("only what came after: a date, a time, or 2h, 3d")
-    add("--since", type=_moment, default=0.0, metavar="WHEN", help=when)
-    add("--person", default="", metavar="ID", help=msg("only what this person did"))
-    add("--machine", default="", metavar="NAME", help=msg("only of this machine"))
-    add("--json", action="store_true", help=msg("as JSON, with every field"))
-    add("--csv", action="store_true", help=msg("for a spreadsheet; -n 0 for all of it"))
-    add("--head", metavar="HEAD", help=msg("what a card or a page showed at its end"))
+    add("-n", type=number, default=20, metavar="N")
+    add("--since", type=_moment, default=0.0, metavar="WHEN")
+    add("--person", default="")
+    add("--machine", default="")
+    add("--head")
     options = parser.parse_args(args)
     if (options.action == "undo") != (options.id is not None):
         parser.error(msg("undo needs the id of one request"))

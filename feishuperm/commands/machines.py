@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from feishuperm.errors import UsageError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import NotRunningError, ask_server
@@ -14,20 +13,14 @@ from feishuperm.lib.language import translate
 from feishuperm.lib.terminal import say
 from feishuperm.messages import msg
 
-USAGE = (
-    "feishuperm machines [--json] | machines rename ID NAME\n"
-    "       feishuperm machines revoke ID | machines revoke --owner OPEN_ID"
-)
-
 
 def main(args: list[str]) -> int:
     """List, rename, or revoke."""
-    parser = ArgumentParser("machines", "", USAGE)
+    parser = ArgumentParser("machines", "--json")
     parser.add_argument("what", nargs="?")
     parser.add_argument("id", nargs="?")
     parser.add_argument("name", nargs="?")
-    parser.add_argument("--owner", default="", help=msg("all machines of this person"))
-    parser.add_argument("--json", action="store_true", help=msg("print JSON"))
+    parser.add_argument("--owner", default="")
     options = parser.parse_args(args)
     if options.what is None:
         return _list(options.json)
@@ -39,7 +32,7 @@ def main(args: list[str]) -> int:
         answer = _ask(command="revoke", id=options.id, owner=options.owner)
         say("revoked {}", ", ".join(answer["revoked"]))
     else:
-        raise UsageError(msg("which machine?"), USAGE)
+        parser.error(msg("which machine?"))
     return 0
 
 

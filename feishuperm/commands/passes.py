@@ -21,37 +21,25 @@ from feishuperm.lib.terminal import ask, say, show
 from feishuperm.messages import msg
 from feishuperm.services.grants import check_rule
 
-USAGE = """feishuperm passes [--json]
-       feishuperm passes add RULE [--calls N] [--minutes N] [--session ID]
-                                  [--project DIR]
-       feishuperm passes revoke ID|all"""
-EPILOG = msg("""\
-RULE is exact, as "always allow" would write it: Bash(npm test), Edit(//abs/path),
-Read(//abs/path), WebFetch(domain:host). It holds in the project (this folder, or
---project) for calls made in that very folder, or in the session that --session names
-for calls that run no local file; for 10 minutes if nothing else is said, and for 24
-hours at most. It ends when a local file that the call runs is changed. Calls
-marked as dangerous still ask.""")
 MINUTES, DAY = 10, 24 * 60
 NO_PASSES = msg("there are no passes")
 
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("passes", EPILOG, USAGE)
+    parser = ArgumentParser("passes", "--json")
     add = parser.add_argument
     add("action", nargs="?", choices=("add", "revoke"))
     add("what", nargs="?")
-    add("--calls", type=number, metavar="N", help=msg("for N calls"))
-    add("--minutes", type=number, metavar="N", help=msg("for N minutes"))
-    add("--session", metavar="ID", help=msg("in this session only"))
-    add("--project", metavar="DIR", help=msg("in this project (default: this folder)"))
-    add("--json", action="store_true", help=msg("print JSON"))
+    add("--calls", type=number)
+    add("--minutes", type=number)
+    add("--session")
+    add("--project")
     options = parser.parse_args(args)
     if options.action is None:
         return _list(options.json)
     if not options.what:
-        what = msg("revoke what?") if options.action == "revoke" else msg("add what?")
-        raise UsageError(what, USAGE.partition("\n")[2].strip())
+        is_add = options.action == "add"
+        parser.error(msg("add what?") if is_add else msg("revoke what?"))
     if options.action == "revoke":
         return _revoke(options.what)
     return _add(options)

@@ -12,14 +12,9 @@ from feishuperm.messages import msg
 from feishuperm.setup import plugin
 from feishuperm.setup.steps import Manifest, hook_link
 
-EPILOG = msg("""\
-Prints a folder that Claude Code takes as a marketplace. Its plugin calls feishuperm,
-and is silent where settings do so too. Server, secrets and --ask-list stay with
-`feishuperm install`. What to type for Claude Code: feishuperm help agents""")
-
 
 def main(args: list[str]) -> int:
-    ArgumentParser("plugin", EPILOG).parse_args(args)
+    ArgumentParser("plugin").parse_args(args)
     manifest = Manifest(os.environ)
     if not hook_link(manifest):
         raise FeishupermError(msg("feishuperm is not installed"), "feishuperm install")

@@ -23,11 +23,6 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.messages import msg
 
-EXITS = msg(
-    "exit code: 0 finished, 1 Claude failed, 2 wrong arguments, 3 a tool was "
-    "refused, 130 interrupted"
-)
-
 
 def main(args: list[str]) -> int:
     """Run one prompt to its end."""
@@ -87,22 +82,14 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _parser() -> ArgumentParser:
-    usage = "feishuperm run [OPTIONS] [PROMPT] [-- CLAUDE_ARGUMENTS]"
-    parser = ArgumentParser("run", EXITS, usage)
+    parser = ArgumentParser("run", "--json")
     add = parser.add_argument
-    add("prompt", nargs="?", help=msg("what to do; `-` or nothing: read from stdin"))
-    add(
-        "-c",
-        "--continue",
-        dest="resume_last",
-        action="store_true",
-        help=msg("go on with the last session here"),
-    )
-    add("-r", "--resume", metavar="ID", help=msg("go on with a session"))
-    add("--model", help=msg("the model Claude uses"))
-    add("--permission-mode", metavar="MODE", help=msg("Claude's permission mode"))
-    add("--json", action="store_true", help=msg("print Claude's result as JSON"))
-    return parser  # fmt: skip
+    add("prompt", nargs="?")
+    add("-c", "--continue", dest="resume_last", action="store_true")
+    add("-r", "--resume")
+    add("--model")
+    add("--permission-mode")
+    return parser
 
 
 def _claude_options(options: Namespace) -> list[str]:

@@ -82,13 +82,6 @@ from feishuperm.services.sessions import Panels, Sessions
 from feishuperm.services.starts import Starts
 from feishuperm.services.web_access import Links, LoginTokens, WebSessions, load_key
 
-EPILOG = msg(
-    "A unix socket for hooks, HTTP for browsers, and the cards to Feishu. "
-    "Settings come from\n"
-    "the environment and config.env; SIGTERM hands pending requests back to the "
-    "terminals and ends\n"
-    "it."
-)
 T = TypeVar("T")
 DRAIN_SECONDS = 2.0  # for last answers and cards, when the server stops
 HANDOVER_SECONDS = 0.5  # for last answers: hooks wait for the next server meanwhile
@@ -96,7 +89,7 @@ HANDOVER_SECONDS = 0.5  # for last answers: hooks wait for the next server meanw
 
 def main(args: list[str]) -> int:
     """Serve until a signal or a control command ends it."""
-    ArgumentParser("serve", EPILOG).parse_args(args)
+    ArgumentParser("serve").parse_args(args)
     settings = load_settings()
     logging.obey(settings, stderr=True)
     if policy_problem():

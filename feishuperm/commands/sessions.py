@@ -29,9 +29,7 @@ NO_SERVER = msg("the server is not running: nobody knows which requests are pend
 
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("sessions")
-    parser.add_argument("--json", action="store_true", help=msg("print JSON"))
-    as_json = parser.parse_args(args).json
+    as_json = ArgumentParser("sessions", "--json").parse_args(args).json
     try:
         rows, problem = _ask()
     except NotRunningError:

@@ -31,13 +31,7 @@ from feishuperm.setup.status import (
 
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("status")
-    parser.add_argument("--json", action="store_true", help=msg("print JSON"))
-    qr = msg("the inbox for a phone: its link as a QR code")
-    parser.add_argument("--qr", action="store_true", help=qr)
-    short = msg("where you stand, and the next step")
-    parser.add_argument("--brief", action="store_true", help=short)
-    options = parser.parse_args(args)
+    options = ArgumentParser("status", "--json", "--qr", "--brief").parse_args(args)
     socket = load_settings().permission_socket_path
     if options.brief:
         return show_brief(socket)

@@ -19,22 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-EPILOG = msg("""\
-Without an argument it reads one hook event (Stop, SubagentStop, or PreToolUse of
-AskUserQuestion) on stdin. Registered in settings.json it is on; the switches are for
-this project, or for one session.
-
-SUPERVISOR_COMMAND (default: claude) is the reviewer. It is started in the project with
-  -p --resume SESSION --fork-session --output-format json --json-schema SCHEMA
-  --tools Read,Glob,Grep --permission-mode dontAsk --max-budget-usd 2 (and hooks off),
-gets the prompt on stdin (~/.claude/SUPERVISOR.md, or the built-in one), and must print
-{"type": "result", "structured_output": {"allow_stop": true, "feedback": "..."}}. True
-lets Claude stop, or ask you; false sends it back to work with the feedback. A reviewer
-that fails, is late or prints anything else counts as true, and the log says so.
-
-What it may cost: a review reads the session once more, for 2 dollars at most. There are
-up to SUPERVISOR_MAX_ITERATIONS for one of your prompts. Claude Code itself ends a turn
-after CLAUDE_CODE_STOP_HOOK_BLOCK_CAP blocked stops in a row; install raises that.""")
 SWITCHES = ("on", "off", "status")
 THIS = object()  # a session that is not named
 STDIN_SECONDS = 10  # the client closes stdin at once; who does not is no client
@@ -69,12 +53,10 @@ def read_words(args: list[str]) -> tuple[str, object, bool]:
         return args[0], THIS if args[1:] else "", False
     from feishuperm.lib.arguments import ArgumentParser
 
-    parser = ArgumentParser("supervisor", EPILOG)
+    parser = ArgumentParser("supervisor", "--json")
     add = parser.add_argument
     add("switch", nargs="?", choices=SWITCHES)
-    session = msg("one session; without ID the one this command runs in")
-    add("--session", nargs="?", const=THIS, default="", metavar="ID", help=session)
-    add("--json", action="store_true", help=msg("for status: everything as JSON"))
+    add("--session", nargs="?", const=THIS, default="", metavar="ID")
     options = parser.parse_args(args)
     if options.switch is None:
         parser.error(msg("it reads a hook event from stdin"))

@@ -11,19 +11,11 @@ from feishuperm.setup.checks import QUIET_NOW, await_tap, obstacle
 from feishuperm.setup.feishu_setup import addresses, advise, is_out_of_reach
 from feishuperm.setup.status import inbox_link, settled_status
 
-EPILOG = msg("""\
-Needs a running server with a Feishu app, a group bot or a gateway. Exit code 1 if the
-card cannot be sent or nobody taps in time.""")
-
 NOT_NOW = msg("these are quiet hours: a test card is sent from a terminal only")
 
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("test-card", EPILOG)
-    parser.add_argument(
-        "--json", action="store_true", help=msg("print what the hook printed")
-    )
-    options = parser.parse_args(args)
+    options = ArgumentParser("test-card", "--json").parse_args(args)
     settings = load_settings()
     path, seconds = settings.permission_socket_path, settings.permission_request_timeout
     status = settled_status(path)

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from feishuperm.errors import FeishupermError, FileError, UsageError
+from feishuperm.errors import FeishupermError, FileError
 from feishuperm.hooks.config_manager import ConfigManager
 from feishuperm.hooks.trust import (
     NAMES,
@@ -29,16 +29,10 @@ from feishuperm.messages import msg
 from feishuperm.models.fields import value_at
 from feishuperm.services.ledger import Ledger
 
-USAGE = "feishuperm trust [DIR] | trust list | trust revoke DIR"
-NOTE = msg("""\
-DIR is the folder a session starts in, by default this one. Trust applies to
-exactly what you saw; after any change you are asked again. Folders that Claude
-Code itself trusts need none.""")
-
 
 def main(args: list[str]) -> int:
     """List, revoke, or ask about one folder."""
-    parser = ArgumentParser("trust", NOTE, USAGE)
+    parser = ArgumentParser("trust")
     parser.add_argument("what", nargs="?")
     parser.add_argument("folder", nargs="?")
     options = parser.parse_args(args)
@@ -48,12 +42,12 @@ def main(args: list[str]) -> int:
         return 0
     if options.what == "revoke":  # by anybody, of any folder: it makes things stricter
         if not options.folder:
-            raise UsageError(msg("which folder?"), "feishuperm trust revoke DIR")
+            parser.error(msg("which folder?"))
         review = Review(options.folder, os.environ)
         say("revoked" if review.revoke() else msg("{} was not trusted", review.root))
         return 0
     if options.folder:
-        raise UsageError(msg("unknown argument {!r}", options.folder), USAGE)
+        parser.error(msg("unknown argument {!r}", options.folder))
     review = Review(options.what or ".", os.environ)
     review.require_folder()
     require_person(os.environ)

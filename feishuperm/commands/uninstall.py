@@ -8,22 +8,12 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.files import locked
 from feishuperm.lib.language import spoken
 from feishuperm.lib.terminal import ask, can_ask, say
-from feishuperm.messages import msg
 from feishuperm.setup import uninstall
 from feishuperm.setup.steps import Manifest
 
-EPILOG = msg("""\
-Claude Code's settings come back byte for byte if nobody else changed them since;
-otherwise only feishuperm's hooks are removed.""")
-PURGE = msg("also remove config.env, the decision log and all other feishuperm files")
-
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("uninstall", EPILOG)
-    parser.add_argument("--purge", action="store_true", help=PURGE)
-    dry_run = msg("only say what would be done")
-    parser.add_argument("--dry-run", action="store_true", help=dry_run)
-    options = parser.parse_args(args)
+    options = ArgumentParser("uninstall", "--purge", "--dry-run").parse_args(args)
     spoken()  # decided now: config.env may go
     manifest = Manifest(os.environ)
     left = uninstall.rules_left(os.environ) if options.purge else []

