@@ -326,8 +326,9 @@ class PanelCards:
             is_asked_for = self._wall() - row.since <= ASKED_SECONDS
             if row.panel == panel.id and is_asked_for:
                 look = self._look(row, panel)
-                look.panel = panel
-                self._schedule(place, row, look)
+                if not look.is_last:  # else it is being frozen, and stays so
+                    look.panel = panel
+                    self._schedule(place, row, look)
 
     def _look(self, row: Shown, panel: Panel) -> Look:
         """What a message shows; one that was shown elsewhere is as good as new."""
@@ -447,7 +448,8 @@ class PanelCards:
         """The answer to a press; `slow` is said if what it led to comes later."""
         rows = await self._shelf.shown(place)
         row = next((row for row in rows if _is_on(row, press)), None)
-        is_bare = press.action == cards.OPENS and not text_at(press.value, "nonce")
+        opens = press.action in (cards.OPENS, NOTICE_PRESS)
+        is_bare = opens and not text_at(press.value, "nonce")
         if row is None and not is_bare and any(_is_about(row, press) for row in rows):
             return toast(looks.ERROR, self._say(NOT_AS_SHOWN))
         if row is not None:

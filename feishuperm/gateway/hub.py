@@ -20,7 +20,7 @@ from typing import Any
 from feishuperm.app.panels import notice_card
 from feishuperm.channels.base import REVOKED as ENDED
 from feishuperm.channels.base import gone
-from feishuperm.channels.outbox import RateLimit
+from feishuperm.channels.outbox import Limits, RateLimit
 from feishuperm.errors import PayloadError
 from feishuperm.gateway.cards import STORE_DOWN, Cards
 from feishuperm.gateway.machines import (
@@ -32,7 +32,7 @@ from feishuperm.gateway.machines import (
     crowded,
     note_card,
 )
-from feishuperm.gateway.panels import MachinePanels
+from feishuperm.gateway.panels import MAX_NAME, MachinePanels
 from feishuperm.gateway.store import Location, Machine, Store, StoreDown, remember
 from feishuperm.gateway.taps import Taps
 from feishuperm.lib.display import one_line
@@ -357,9 +357,10 @@ class Hub:
         location = Location(
             self.replica, link.id, link.instance, link.address, self.now(), link.can
         )
-        before = await self.store.location(id)
-        is_twice = before is not None and await self.is_connected(before)
-        if not await self.store.log_in(machine, location):
+        before = await self.store.location(id) or location
+        restarted = before.instance != link.instance
+        is_twice = restarted and await self.is_connected(before)
+        if not await self.store.log_in(machine, location, restarted):
             link.end(POLICY, REVOKED)  # while it logged in
             return
         cards = {sent.ask.id for sent in await self.store.cards_of(id)}
@@ -368,7 +369,7 @@ class Hub:
             return  # it left meanwhile
         link.waiting, link.back = cards, set(cards)
         self._welcome(link, machine, nonce)
-        if is_twice and before is not None and before.instance != link.instance:
+        if is_twice:
             await self._tell_twice(machine, before.address, link.address)
         await self.taps.deliver_kept(link, machine)
 
@@ -520,8 +521,8 @@ class Hub:
     def _notice(self, link: MachineLink, message: dict[str, Any]) -> None:
         said = message.get("notice")
         kind = text_at(said, "kind")
-        if kind not in statuses.NOTICES:
-            raise PayloadError("a notice of an unknown kind")
+        if kind not in statuses.NOTICES or len(text_at(said, "panel")) > MAX_NAME:
+            raise PayloadError("a notice of an unknown kind, or with a long id")
         notice = Notice(
             kind, self.wall(), text_at(said, "project"),
             text_at(said, "branch"), text_at(said, "session_id"), text_at(said, "text"),
@@ -538,9 +539,9 @@ class Hub:
         sent = self.cards.send(machine.owner, card)
         self.go(self.panels.noticed(machine.id, notice.session_id, sent))
 
-    def may_send(self, machine: str) -> bool:
+    def may_send(self, machine: str, limits: Limits = MACHINE_LIMIT) -> bool:
         """Whether a machine may make us send: the app's limits are everybody's."""
-        pace = self._paces.get(machine) or RateLimit(MACHINE_LIMIT)
+        pace = self._paces.get(machine) or RateLimit(limits)
         remember(self._paces, machine, pace, MAX_PACES)
         if pace.wait(self.clock()) > 0:
             return False
@@ -556,7 +557,8 @@ class Hub:
 
     def _heard_login(self, entry: dict[str, Any]) -> None:
         id = str(entry.get("machine"))
-        self.panels.came(id, str(entry.get("instance")))
+        if entry.get("restarted") is True:
+            self.panels.restarted(id)
         link = self.connected.get(id)
         if link is not None and link.id != entry.get("peer"):
             self.go(self._make_way(id, link))

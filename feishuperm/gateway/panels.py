@@ -34,7 +34,7 @@ from feishuperm.app.taps import toast
 from feishuperm.channels.outbox import RateLimit
 from feishuperm.errors import PayloadError
 from feishuperm.gateway.machines import MachineLink
-from feishuperm.gateway.store import Machine, remember
+from feishuperm.gateway.store import Machine, StoreDown
 from feishuperm.gateway.taps import AWAY, MAX_RECEIPT, SENT, UNHEARD
 from feishuperm.lib.task import Promise, together
 from feishuperm.messages import msg
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 20.0  # for a machine that has to look at its sessions first
 AWAY_SECONDS = 10.0  # in which a machine may come back
 MAX_NAME = 200  # characters of the id of a panel, or of a session
-MAX_KNOWN = 5_000  # machines whose process is remembered
+# Changes that a machine may tell: as many as its cards may be, should all end at once.
+PANEL_LIMIT = ((200, 1.0), (1200, 60.0))
 UNREADABLE = msg("{machine} said something that this gateway cannot read")
 WHICH = msg("Which machine? Write its name behind the first word: {names}")
 
@@ -62,7 +63,6 @@ class MachinePanels:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._instances: dict[str, str] = {}  # machine -> its process
         self.shown = PanelCards(
             hub.store, hub.cards.send, hub.cards.redraw, hub.cards.reply,
             RateLimit(LIMITS), hub.later, hub.clock, hub.wall,
@@ -129,7 +129,10 @@ class MachinePanels:
             key: (value,) for key, value in values.items()
         }
         answer = Answer("", name, given, "gateway", who)
-        receipt = await self._hub.taps.ask(machine, answer, WAIT_SECONDS)
+        try:
+            receipt = await self._hub.taps.ask(machine, answer, WAIT_SECONDS)
+        except StoreDown:  # nobody can say that it was sent
+            return Told(self._hub.say("Please tap again"), WARNING)
         return self._told(machine, receipt)
 
     def _told(self, machine: Machine, receipt: Receipt) -> Told:
@@ -160,20 +163,17 @@ class MachinePanels:
 
     def changed(self, link: MachineLink, message: dict[str, Any]) -> None:
         """A machine says how one of its panels looks now."""
-        if not self._hub.may_send(f"{link.machine.id} panels"):
-            return  # another follows, and nobody asked for so many
+        if not self._hub.may_send(f"{link.machine.id} panels", PANEL_LIMIT):
+            return
         if len(json.dumps(message.get("panel"))) > MAX_RECEIPT:
             raise PayloadError("a panel that is too large")
         panel = from_plain(Panel, message.get("panel"))
         named = self._named(link.machine, panel)
         self._hub.take(link, self.shown.change(link.machine.id, named))
 
-    def came(self, machine: str, instance: str) -> None:
-        """A machine is here; a new process of it knows nothing of its panels."""
-        before = self._instances.get(machine, instance)
-        remember(self._instances, machine, instance, MAX_KNOWN)
-        if before != instance:
-            self._hub.go(self.shown.freeze(machine, STOPPED))
+    def restarted(self, machine: str) -> None:
+        """A new process of a machine knows nothing of its panels."""
+        self._hub.go(self.shown.freeze(machine, STOPPED))
 
     def left(self, machine: Machine) -> None:
         """A machine has left; it may come back at once."""

@@ -258,10 +258,12 @@ class Store:
         steps.clear(f"taps:{id}").clear(f"shown:{id}")
         await steps.tell(self._entry("revoked", machine=id)).done()
 
-    async def log_in(self, machine: Machine, location: Location) -> bool:
+    async def log_in(
+        self, machine: Machine, location: Location, restarted: bool = False
+    ) -> bool:
         """A machine is here, with a new key; False if it is revoked meanwhile."""
-        peer, instance = location.peer, location.instance
-        entry = self._entry("login", machine=machine.id, peer=peer, instance=instance)
+        told = {"machine": machine.id, "peer": location.peer, "restarted": restarted}
+        entry = self._entry("login", **told)
         steps = self._enrol(machine).put("at", machine.id, as_text(location))
         (revoked,) = await steps.tell(entry).row("revoked", machine.id).done()
         return revoked is None
@@ -430,7 +432,11 @@ class Store:
 
     async def put_shown(self, machine: str, row: Shown) -> None:
         steps = self._batch().put(f"shown:{machine}", row.key, as_text(row))
-        if await _one(steps.size(f"shown:{machine}")) > MOST_SHOWN:
+        steps.size(f"shown:{machine}").row("revoked", machine)
+        size, revoked = await steps.done()
+        if revoked is not None:
+            await self._batch().clear(f"shown:{machine}").done()
+        elif size > MOST_SHOWN:
             for old in (await self.shown(machine))[:-MOST_SHOWN]:
                 await self.drop_shown(machine, old.key)
 

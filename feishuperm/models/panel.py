@@ -67,13 +67,14 @@ class Panel(NamedTuple):
         """The same where cards are titles: no content, and where it is shown.
 
         Nobody starts or sends what is not shown: only what ends something is left.
+        The note of one session holds figures; that of a list may name files.
         """
         row = Row(Block("text", "", sentence))
         left = (b for b in self.buttons if not b.reads and b.look in (NO, STOP, WHILE))
         buttons = (b._replace(confirm=b.confirm and sentence) for b in left)
         return Panel(
             self.id, self.language, self.title, "", self.look, (row,),
-            buttons=tuple(buttons), note=self.note,
+            buttons=tuple(buttons), note=self.note if self.session else "",
         )  # fmt: skip
 
 

@@ -247,6 +247,19 @@ def test_newer_message_of_a_panel_freezes_the_older(bench: Bench) -> None:
     assert reply["toast"]["type"] == "error", "its nonce is an old one"
 
 
+def test_panel_that_is_being_frozen_stays_so(bench: Bench) -> None:
+    """A change comes while the newer message leaves, and the older one is busy."""
+    bench.say("进展")
+    bench.channel.change(progress("two"))
+    bench.timers.turn(6)
+    bench.api.while_sending = lambda: bench.channel.change(progress("three"))
+    bench.say("进展")
+    for _ in range(10):
+        bench.turn(1)
+    older, newer = (said_on(bench.api.cards[id]) for id in ("om_1", "om_2"))
+    assert bench.values("om_1") == [] and "three" not in older and "three" in newer
+
+
 def test_panel_changes_every_five_seconds_at_most_and_shows_the_newest(
     bench: Bench,
 ) -> None:
@@ -519,12 +532,15 @@ def test_titles_only_shows_no_content_and_starts_nothing(tmp_path: Path) -> None
                      rows=(LISTED._replace(note=secret),), buttons=buttons)  # fmt: skip
     sessions = FakeSessions()
     bench = Bench(tmp_path, bare=True, sessions=sessions)
-    sessions.told = Told(f"said {secret}", SUCCESS, panel)
+    sessions.told = Told(panel=LIST._replace(note=f"no list: {secret}"))
+    bench.say("会话")
+    sessions.told = Told(f"said {secret}", SUCCESS, panel._replace(note="48k tokens"))
     said = bench.say("进展")
-    reply = bench.act("om_1", value(bench, "om_1", "stop"))
+    assert "48k tokens" in said_on(bench.api.cards["om_2"])
+    reply = bench.act("om_2", value(bench, "om_2", "stop"))
     sessions.told = Told("关着", ERROR, fixed=True)
     assert bench.say("进展") == "关着"
     shown = str([bench.api.cards, said, reply])
     assert secret not in shown and "修复登录" not in shown
-    pressed = {found["press"] for found in bench.values("om_1")}
+    pressed = {found["press"] for found in bench.values("om_2")}
     assert pressed == {"stop"}

@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import wait_until
 from tests.e2e.test_app import app_settings
 from tests.e2e.test_gateway import channel
+from tests.e2e.test_progress import CALL, PROMPT, shows, stops, tell
 from tests.fakes.claude_program import ClaudeProgram
 from tests.fakes.feishu_app import STRANGER, FakePlatform
 from tests.gateways import RunningGateway, join
@@ -103,7 +104,7 @@ def test_task_is_confirmed_on_a_card_that_tells_how_it_went(
         assert tap.ok and tap.card is not None and world.labels(message) == []
         wait_until(lambda: "1a2b3c4d" in world.said_on(message))
         (call,) = world.claude.calls()
-        assert call.arguments[-1] == "<at id=all></at> 修复登录"
+        assert call.text == "<at id=all></at> 修复登录"
         other = world.card("新任务 shop 再来一次")
         value = feishu.buttons(other, of_panels=True)[0]["behaviors"][0]["value"]
         copied = feishu.act(message, {"tag": "button", "value": value})
@@ -144,3 +145,31 @@ def test_settled_card_leads_to_its_session_and_so_does_a_reply(
         wait_until(lambda: "install --remote" in world.reply("接着跑测试", message))
         assert "install --remote" in world.reply("新任务 shop x")
         assert world.claude.calls() == []
+
+
+def test_list_leads_to_progress_and_that_to_the_end_of_the_turn(
+    world: World, feishu: FakePlatform
+) -> None:
+    """Nobody else ends it, nor does the button of another message, nor twice."""
+    off = {"FEISHUPERM_REMOTE": "off", "FEISHUPERM_GATEWAY_GRANTS": "off"}
+    with world.served(**off) as server:
+        assert tell(server, PROMPT) == "" and tell(server, CALL) == ""
+        listed = world.card("会话")
+        progress = world.fresh(lambda: feishu.tap(listed, "进展"))
+        stop = feishu.buttons(progress, of_panels=True)[0]
+        assert world.labels(progress) == ["停止"]
+        value = {"tag": "button", "value": stop["behaviors"][0]["value"]}
+        refused = feishu.tap(progress, "停止", who=STRANGER), feishu.act(listed, value)
+        assert [tap.toast["type"] for tap in refused] == ["error", "error"]
+        assert tell(server, CALL) == ""
+        tap = feishu.tap(progress, "停止")
+        assert tap.toast["content"] == "将在下一次调用工具时停止"
+        assert json.loads(tell(server, CALL))["continue"] is False
+        shows(feishu, progress, "本轮已于")
+        assert world.labels(progress) == []
+        assert feishu.act(progress, value).toast["type"] == "warning"
+        assert tell(server, {**PROMPT, "prompt_id": "t2"}) == ""
+        assert tell(server, {**CALL, "prompt_id": "t2"}) == ""
+        assert feishu.act(progress, value).toast["type"] == "warning"
+        assert tell(server, {**CALL, "prompt_id": "t2"}) == ""
+        wait_until(lambda: stops(server) == ["asked", "stopped"])

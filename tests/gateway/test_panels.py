@@ -263,6 +263,21 @@ def test_notice_has_its_button_and_its_session(either: Any) -> None:
     assert either.sessions.asked[-1] == ("continue", f"{SESSION} 接着跑测试")
 
 
+def test_button_of_a_notice_can_be_pressed_again(either: Any) -> None:
+    """It stays on the notice, whatever the panel that it brought shows by now."""
+    notice = Notice("failure", 1.0, panel="limit:x", button="到时继续")
+    either.channel.notify(notice)
+    either.turn(1)
+    for number in (2, 3):
+        panel = Panel("limit:x", buttons=(Button("go_on", "取消"),), session=SESSION)
+        either.sessions.told = Told("好", SUCCESS, panel)
+        assert either.act("om_1", either.values("om_1")[0])["toast"]["content"] == "好"
+        either.turn(6)
+        assert value(either, f"om_{number}", "go_on")
+    assert either.values("om_2") == [], "one card of a panel is open"
+    assert either.sessions.asked == [("limit:x", "go_on", "")] * 2
+
+
 def test_notice_says_what_the_turn_took(either: Any) -> None:
     spent = Spent(65.0, 3, 48_000, 0.35)
     either.channel.notify(Notice("stop", 1.0, text="done", spent=spent).bare())
@@ -373,6 +388,34 @@ def test_revoked_machine_shows_nothing_any_more(world: World) -> None:
     assert world.values("om_1") == []
     assert world.act("om_1", found)["toast"]["type"] == "warning"
     assert len(world.sessions.asked) == 1
+    world.turn(10)
+    assert done(world.bench.store.shown("m-laptop")) == []
+
+
+def test_as_many_cards_as_a_machine_may_have_can_end_at_once(world: World) -> None:
+    """It has slept, say: each card has to tell, none is left with its button."""
+    panels = [progress(id=f"progress:{number}") for number in range(60)]
+    for panel in panels:
+        world.sessions.told = Told(panel=panel)
+        world.say("进展")
+    for panel in panels:
+        world.channel.change(panel.frozen("电脑睡着了"))
+    world.turn(60)
+    assert [n for n in range(1, 61) if world.values(f"om_{n}")] == []
+
+
+def test_press_that_the_store_did_not_take_is_not_told_as_sent(tmp_path: Path) -> None:
+    clock = Clock()
+    store, _ = shared(tmp_path / "e", clock)
+    world = World(Bench(store, clock))
+    world.say("进展")
+    found = value(world, "om_1", "stop")
+    for calls in range(6):
+        store.is_up, store.calls_left = True, calls
+        (reply,) = world.press("om_1", found)
+        world.turn(3)
+        assert reply["toast"] == {"type": "warning", "content": "请再点一次"}, calls
+    assert len(world.sessions.asked) == 1
 
 
 def test_gateway_that_starts_again_still_knows_its_panels(
@@ -382,6 +425,17 @@ def test_gateway_that_starts_again_still_knows_its_panels(
     session = world.settle()
     world.say("进展")
     found = value(world, "om_2", "stop")
+    start_again(world, tmp_path)
+    wrong = world.act("om_2", {**found, "nonce": "wrong"})
+    assert wrong["toast"]["type"] == "error"
+    world.sessions.told = Told("", SUCCESS, progress("after"))
+    assert "after" in said_on(world.act("om_2", found)["card"]["data"])
+    world.say("接着跑测试", "om_1")
+    assert world.sessions.asked[-1] == ("continue", f"{session} 接着跑测试")
+
+
+def start_again(world: World, tmp_path: Path) -> None:
+    """The gateway, with what it has kept."""
     store = FileStore("cli_x", str(tmp_path / "e"), world.bench.clock)
     world.bench.store._lock.__exit__(None, None, None)
     store.start()
@@ -390,12 +444,16 @@ def test_gateway_that_starts_again_still_knows_its_panels(
     after.cards.api = world.bench.api  # type: ignore[assignment]
     world.bench = world.pair.bench = after
     world.pair.connect()
-    wrong = world.act("om_2", {**found, "nonce": "wrong"})
-    assert wrong["toast"]["type"] == "error"
-    world.sessions.told = Told("", SUCCESS, progress("after"))
-    assert "after" in said_on(world.act("om_2", found)["card"]["data"])
-    world.say("接着跑测试", "om_1")
-    assert world.sessions.asked[-1] == ("continue", f"{session} 接着跑测试")
+
+
+def test_machine_and_gateway_that_were_both_started_again(
+    world: World, tmp_path: Path
+) -> None:
+    world.say("进展")
+    world.channel._instance = "another process"
+    start_again(world, tmp_path)
+    world.turn(1)
+    assert world.values("om_1") == [] and "停止" in said_on(world.card("om_1"))
 
 
 # Old versions.
@@ -442,6 +500,8 @@ def test_machine_shows_nothing_that_its_owner_did_not_ask_for(
 ) -> None:
     hostile.say("panel", panel=to_plain(progress()))
     tell(hostile, "x", to_plain(Told(panel=progress())))
+    notice = Notice("failure", 1.0, panel="x" * 1_000, button="go")
+    hostile.say("notice", notice=to_plain(notice))
     bench.pump()
     assert bench.api.sent == [] and bench.api.updates == []
     say(bench, "会话")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.app.store import OpenCard
+from feishuperm.app.store import OpenCard, Shown
 from feishuperm.gateway.store import (
     SEEN_SECONDS,
     FileStore,
@@ -83,6 +83,8 @@ def test_machine_is_enrolled_renamed_and_revoked_for_good(store: Both) -> None:
     assert not store.is_revoked("m-1")
     store.revoke_machine("m-1")
     store.put_machine(MACHINE)  # by a replica that had read it before
+    store.put_shown("m-1", Shown("k", "om_1", session="s"))  # a card that was changed
+    assert store.shown("m-1") == []
     assert store.machine("m-1") is None and store.is_revoked("m-1")
     assert store.machines() == [OTHER] and store.kept_taps("m-1") == {}
     assert store.told("revoked") == [{"machine": "m-1"}]
@@ -92,8 +94,9 @@ def test_login_keeps_key_and_location_and_tells_the_others(store: Both) -> None:
     assert store.location("m-1") is None
     assert store.log_in(MACHINE, HERE) is True
     assert store.machine("m-1") == MACHINE and store.location("m-1") == HERE
-    entry = {"machine": "m-1", "peer": "p1", "instance": "i1"}
-    assert store.told("login") == [entry]
+    assert store.log_in(MACHINE, HERE, True) is True
+    entry = {"machine": "m-1", "peer": "p1", "restarted": False}
+    assert store.told("login") == [entry, {**entry, "restarted": True}]
     left = HERE._replace(replica="", since=10.0)
     store.put_location("m-1", left)
     store.put_card(CARD)
