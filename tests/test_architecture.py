@@ -28,6 +28,7 @@ ARROWS: dict[str, set[str]] = {
     "messages": {"compiled"},  # late: in the sources alone
     "loader": {"cli", "client"},
     "errors": set(),
+    "tables": set(),
     "wire": set(),
     "models": set(),
     "protocol": {"models"},
@@ -54,7 +55,7 @@ ARROWS: dict[str, set[str]] = {
         *("agents", "channels", "app", "lib", "models", "server", "protocol"),
     },
 }
-EVERYBODYS = {"errors", "wire", "messages"}
+EVERYBODYS = {"errors", "wire", "messages", "tables"}
 ROOT_NAMES = {
     *(
         "pyproject.toml",
@@ -67,7 +68,7 @@ ROOT_NAMES = {
 }
 PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
-    *("compiled.py", "loader.py", "messages.py", "locale"),
+    *("compiled.py", "loader.py", "messages.py", "tables.py", "locale"),
     *(
         "models",
         "protocol",
