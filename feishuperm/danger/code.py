@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Container, Iterator
 
-from feishuperm.danger.command_table import pattern, sections
+from feishuperm.danger.command_table import pattern
 from feishuperm.danger.interpreter import (
     DECODED,
     DOWNLOADED,
@@ -24,6 +24,7 @@ from feishuperm.danger.interpreter import (
     shown,
 )
 from feishuperm.danger.paths import OUTSIDE, UNKNOWN, is_secret
+from feishuperm.shell.programs import sections
 
 MAX_CODE = 15_000  # characters: some ten milliseconds
 MAX_POWERSHELL = 15_000
@@ -146,7 +147,7 @@ def _changed_by_code(state: ShellState, read: Code, host: str) -> None:
         state.writes(_expanded(path))
     for path in read.texts("fetched"):
         state.keep(path, Output(None, DOWNLOADED, host))
-    for name in sections("patterns.txt"):
+    for name in sections("danger/patterns.txt"):
         if name.startswith("says ") and read.says(name):
             state.note(name.partition(" ")[2], read.says(name))
     for statement in filter(destroys, read.texts("statements")):
@@ -290,7 +291,7 @@ def read_powershell(state: ShellState, text: str) -> None:
 
 def powershell_marks(text: str) -> list[str]:
     """The keys of what PowerShell text would do."""
-    names = (name for name in sections("patterns.txt") if name.startswith("ps "))
+    names = (name for name in sections("danger/patterns.txt") if name.startswith("ps "))
     keys = [name.partition(" ")[2] for name in names if pattern(name).search(text)]
     # What is fetched is run: as text, or as the file that it became.
     out = pattern("ps_out").search(text)

@@ -1,4 +1,4 @@
-"""The tables of this folder, read once and when they are first needed.
+"""The tables of this folder, read when they are first needed.
 
 `commands.txt` says which program does what, `paths.txt` which paths govern others,
 `patterns.txt` holds the regular expressions that are lists of names.
@@ -7,13 +7,18 @@
 from __future__ import annotations
 
 import itertools
-import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS
+from feishuperm.shell.programs import (
+    INTERPRETERS,
+    ROOT,
+    SHELLS,
+    WRAPPERS,
+    sections,
+)
 
 LOOKED_AT = 10  # words of a command
 HARMLESS = re.compile(
@@ -39,29 +44,15 @@ class Row(NamedTuple):
 
 
 @cache
-def sections(file: str) -> dict[str, list[str]]:
-    """The lines of a table by their section."""
-    data = pkgutil.get_data("feishuperm", f"danger/{file}") or b""
-    found: dict[str, list[str]] = {}
-    for line in data.decode().splitlines():
-        head = re.fullmatch(r"\[([\w .]+)\]", line)
-        if head:
-            lines = found.setdefault(head[1], [])
-        elif line and not line.startswith("# ") and line != "#":
-            lines.append(line)
-    return found
-
-
-@cache
 def words(section: str) -> dict[str, None]:
     """All words of a section of `commands.txt`, in their order."""
-    return dict.fromkeys(" ".join(sections("commands.txt")[section]).split())
+    return dict.fromkeys(" ".join(sections("danger/commands.txt")[section]).split())
 
 
 @cache
 def lists(section: str) -> dict[str, list[str]]:
     """Names, and the words that belong to each of them."""
-    rows = (line.partition(": ") for line in sections("commands.txt")[section])
+    rows = (line.partition(": ") for line in sections("danger/commands.txt")[section])
     return {name: rest.split() for names, _, rest in rows for name in names.split()}
 
 
@@ -73,7 +64,7 @@ def programs() -> dict[str, Row]:
         "@interpreters": INTERPRETERS, "@installs": lists("installs"),
     }  # fmt: skip
     table = dict.fromkeys(_deeds(), Row("by_words"))
-    for line in sections("commands.txt")["programs"]:
+    for line in sections("danger/commands.txt")["programs"]:
         names, _, rest = line.partition(" = ")
         function, _, valued = rest.partition(" : ")
         for name in names.split():
@@ -84,7 +75,7 @@ def programs() -> dict[str, Row]:
 @cache
 def pattern(name: str) -> re.Pattern[str]:
     """A regular expression of `patterns.txt`; `<text>` in it is a text literal."""
-    parts = sections("patterns.txt")
+    parts = sections("danger/patterns.txt")
     text = "".join(parts[name])
     return re.compile(text.replace("<text>", "".join(parts["text"])))
 
@@ -96,7 +87,7 @@ def pattern(name: str) -> re.Pattern[str]:
 def _deeds() -> dict[str, list[tuple[str, str]]]:
     """Program -> the keys of what it is known for, with the words, in their order."""
     rows: dict[str, list[tuple[str, str]]] = {}
-    for key, lines in sections("commands.txt").items():
+    for key, lines in sections("danger/commands.txt").items():
         for line in lines if "." in key else ():
             names, _, rest = line.partition(" ")
             for name in names.split("|"):

@@ -20,7 +20,6 @@ from feishuperm.danger.command_table import (
     lists,
     pattern,
     programs,
-    sections,
     words,
 )
 from feishuperm.danger.paths import (
@@ -37,6 +36,7 @@ from feishuperm.danger.paths import (
     is_secret,
     odd_letters,
 )
+from feishuperm.shell.programs import sections
 from feishuperm.shell.reader import (
     LITERAL,
     MAX_TEXT,
@@ -112,7 +112,7 @@ def _alarming() -> dict[str, re.Pattern[str]]:
         word: re.compile(
             rf"{re.escape(word)}(?<!\w{re.escape(word)})(?![\w-])", re.ASCII
         )
-        for word in sections("commands.txt")["alarming"]
+        for word in sections("danger/commands.txt")["alarming"]
     }
 
 

@@ -13,7 +13,8 @@ from itertools import islice
 from posixpath import isabs, join, normpath
 from typing import NamedTuple
 
-from feishuperm.danger.command_table import pattern, sections
+from feishuperm.danger.command_table import pattern
+from feishuperm.shell.programs import sections
 
 UNKNOWN = "\0"  # in a word: something that only the run will tell
 MAX_PATH = 4096  # no system takes a longer one
@@ -37,6 +38,7 @@ _GLOBS = (
     (r"\\\}", ")"),
     (",", "|"),
 )
+
 MAX_GOVERNING = 200_000  # characters of a file that are looked through
 MAX_GOVERNED = 8  # places in it that are named
 
@@ -46,7 +48,7 @@ def protected() -> dict[str, re.Pattern[str]]:
     """What a path is to others, by the key of the mark for changing it."""
     return {
         key: re.compile("|".join(map(_glob, lines)))
-        for key, lines in sections("paths.txt").items()
+        for key, lines in sections("danger/paths.txt").items()
     }
 
 
@@ -71,7 +73,7 @@ def governs(path: str, text: str) -> list[tuple[str, str]]:
 @cache
 def _governing() -> list[tuple[str, str, re.Pattern[str]]]:
     """Keys of marks, with the pattern of what is said and of the files that say it."""
-    lines = sections("commands.txt")["governs"]
+    lines = sections("danger/commands.txt")["governs"]
     return [(key, said, re.compile(f)) for key, said, f in map(str.split, lines)]
 
 

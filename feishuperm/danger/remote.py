@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from feishuperm.danger.command_table import pattern, sections, words
+from feishuperm.danger.command_table import pattern, words
 from feishuperm.danger.files import SSH_HOST, changes, deletes
 from feishuperm.danger.interpreter import (
     DOWNLOADED,
@@ -30,12 +30,14 @@ from feishuperm.danger.interpreter import (
 )
 from feishuperm.danger.paths import OUTSIDE, UNKNOWN
 from feishuperm.danger.wrappers import by_words, cd
+from feishuperm.shell.programs import sections
 
 # Another machine.
 
 _SSH_RUNS = re.compile(
     r"(?:-o)?(?:proxy|local|knownhosts)command[= ]\s*(.+)", re.IGNORECASE | re.DOTALL
 )
+
 _SSH_OPENS = re.compile(r"(?:-o)?remoteforward[= ]", re.IGNORECASE)
 
 
@@ -420,7 +422,9 @@ _RUN_OPTIONS = re.compile(
 @cache
 def _wiping() -> dict[str, str]:
     """Commands of git, and the words with which they wipe something out."""
-    rows = (line.partition(": ") for line in sections("patterns.txt")["git wipes"])
+    rows = (
+        line.partition(": ") for line in sections("danger/patterns.txt")["git wipes"]
+    )
     return {f"git {name}": wiping for name, _, wiping in rows}
 
 

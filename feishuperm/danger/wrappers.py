@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 
 from feishuperm.danger.code import destroys, run_code
-from feishuperm.danger.command_table import is_harmless, lists, pattern, sections, words
+from feishuperm.danger.command_table import is_harmless, lists, pattern, words
 from feishuperm.danger.files import in_place
 from feishuperm.danger.interpreter import (
     DOWNLOADED,
@@ -32,7 +32,7 @@ from feishuperm.danger.interpreter import (
     shown,
 )
 from feishuperm.danger.paths import OUTSIDE, UNKNOWN, UNSURE
-from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS
+from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS, sections
 
 MAX_SPLIT = 100  # words of a text in an option
 MAX_FORM = 200  # characters of a format that is repeated
@@ -423,7 +423,7 @@ _ALIASES = re.compile(r"-(?:tools|cli)\Z|\A@[\w.-]+/(?=\w)|/cli\Z")
 
 
 def packages(state: ShellState, call: Call) -> Output:
-    for phrase in sections("commands.txt")["runs packages"]:
+    for phrase in sections("danger/commands.txt")["runs packages"]:
         first, *own = phrase.split()
         if call.name == first and call.args[: len(own)] == own:
             return _run_package(state, call, call.args[len(own) :])

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from feishuperm import danger
+import feishuperm
 from feishuperm.danger.command_table import (
     LOOKED_AT,
     deeds,
     is_harmless,
     pattern,
-    sections,
     words,
 )
 from feishuperm.danger.paths import protected
+from feishuperm.shell.programs import sections
 from tests.tables import every_row
+
+PACKAGE = Path(feishuperm.__file__).parent
 
 
 @every_row(
@@ -70,21 +72,21 @@ def test_harmless_is_what_asks_first_or_says_so_anywhere() -> None:
 
 
 def test_every_pattern_is_one_and_is_asked_for() -> None:
-    folder = Path(danger.__file__).parent
+    folder = PACKAGE / "danger"
     asked = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
     asked += "".join(
-        f'"{line.split()[1]}"' for line in sections("commands.txt")["governs"]
+        f'"{line.split()[1]}"' for line in sections("danger/commands.txt")["governs"]
     )
-    for name in sections("patterns.txt"):
+    for name in sections("danger/patterns.txt"):
         if name != "git wipes":  # a list of its own
             pattern(name)
         assert f'"{name.split(" ")[0]}' in asked, name
 
 
 def test_every_list_is_asked_for_and_keeps_its_order() -> None:
-    folder = Path(danger.__file__).parent
+    folder = PACKAGE / "danger"
     asked = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
-    lists = [name for name in sections("commands.txt") if "." not in name]
+    lists = [name for name in sections("danger/commands.txt") if "." not in name]
     assert [name for name in lists if f'"{name}"' not in asked] == []
     assert list(words("output options"))[:2] == ["-o", "-out"]
 
@@ -100,8 +102,9 @@ def test_paths_of_the_table_are_read_as_they_are_written() -> None:
 
 
 def test_tables_have_no_line_that_is_lost() -> None:
-    for file in ("commands.txt", "paths.txt", "patterns.txt"):
-        text = (Path(danger.__file__).parent / file).read_text("utf-8")
+    tables = ("commands.txt", "paths.txt", "patterns.txt")
+    for file in (*(f"danger/{name}" for name in tables), "shell/programs.txt"):
+        text = (PACKAGE / file).read_text("utf-8")
         lines = [line for line in text.splitlines() if re.match(r"(?!# |#$).", line)]
         found = sections(file)
         assert len(lines) == len(found) + sum(map(len, found.values()))

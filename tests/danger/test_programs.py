@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from feishuperm.danger import files, remote, wrappers
-from feishuperm.danger.command_table import programs, sections
+from feishuperm.danger.command_table import programs
 from feishuperm.danger.interpreter import ANY, Program
 from feishuperm.danger.reader import functions
 from feishuperm.danger.wrappers import RUN_BY_OTHERS, by_words, unknown
-from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS
+from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS, sections
 from tests.tables import every_row
 
 
 def test_no_name_stands_in_two_rows() -> None:
-    rows = sections("commands.txt")["programs"]
+    rows = sections("danger/commands.txt")["programs"]
     every = [name for row in rows for name in row.partition(" = ")[0].split()]
     assert len(every) > 200
     assert sorted(every) == sorted(set(every))
