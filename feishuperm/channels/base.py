@@ -124,13 +124,9 @@ class Reports(Protocol):
     """Whom a channel tells how the showing goes: the notifier."""
 
     def is_wanted(self, id: str) -> bool: ...
-
     def shown(self, id: str, channel: str) -> None: ...
-
     def failed(self, id: str, channel: str, why: str) -> None: ...
-
     def lost(self, id: str, channel: str) -> None: ...
-
     def stand_in(self, id: str, channel: str) -> None: ...
 
 
@@ -166,79 +162,42 @@ class Announcement(NamedTuple):
 
 
 class ApprovalsPort(Protocol):
-    """What a channel may ask of the approvals (`services.approvals`)."""
+    """What a channel may ask of the approvals: `services.approvals` says what it is."""
 
     def answer(self, answer: Answer) -> Receipt: ...
-
     def is_pending(self, id: str) -> bool: ...
-
     def seconds_left(self, id: str) -> int: ...
+    def ask(self, id: str) -> Ask | None: ...
+    def whole(self, id: str, most: int, then: Callable[[Ask], object]) -> bool: ...
+    def outcome(self, id: str) -> Outcome | None: ...
+    def extend_deadline(self, id: str, who: str = "") -> bool: ...
+    def note_refused(self, id: str, action: str, who: str) -> None: ...
+    def note_seen(self, ids: Iterable[str], at: float) -> None: ...
+    def quiet_hours(self) -> tuple[float, float]: ...
+    def end_quiet(self) -> bool: ...
+    def status(self) -> list[tuple[str, str]]: ...
+    def pass_rows(self) -> list[tuple[str, str, str]]: ...
+    def revoke_passes(self, id: str, surface: str, who: str = "") -> Sized: ...
+    def undo_last(self, who: str, then: Callable[[list[str], str], object]) -> None: ...
 
-    def ask(self, id: str) -> Ask | None:
-        """A pending request as cards show it."""
 
-    def whole(self, id: str, most: int, then: Callable[[Ask], object]) -> bool:
-        """The same with nothing cut, given to `then` later.
-
-        False if it is not pending, or its event has more than `most` bytes.
-        """
-
-    def outcome(self, id: str) -> Outcome | None:
-        """How a request ended."""
-
-    def extend_deadline(self, id: str, who: str = "") -> bool:
-        """Somebody reads it; whether it has all the time it can have."""
-
-    def note_refused(self, id: str, action: str, who: str) -> None:
-        """Write down that somebody tapped who must not."""
-
-    def note_seen(self, ids: Iterable[str], at: float) -> None:
-        """The cards of these were read; by no id: it will be told."""
-
-    def quiet_hours(self) -> tuple[float, float]:
-        """The night that it is, or else the next one; zeros if there is none."""
-
-    def end_quiet(self) -> bool:
-        """A person wants cards again, for this night; whether it was quiet."""
-
-    def status(self) -> list[tuple[str, str]]:
-        """Pending requests: the title of each, and a line about it."""
-
-    def pass_rows(self) -> list[tuple[str, str, str]]:
-        """Passes: id, what each lets through, until when."""
-
-    def revoke_passes(self, id: str, surface: str, who: str = "") -> Sized:
-        """End a pass, or "all"; returns those that ended."""
-
-    def undo_last(self, who: str, then: Callable[[list[str], str], object]) -> None:
-        """Undo the chat's last rules; `then` gets them later, or an error."""
+Then = Callable[[Told], object]
 
 
 class SessionsPort(Protocol):
     """What a channel may ask of the sessions (`services.sessions`).
 
-    `then` gets one answer, at once or later; a panel of it changes by
-    `Channel.change` from then on.
+    `command`: one of the chat, a word of `SESSION_COMMANDS`, and what follows it.
+    `press`: a button of a panel, by the panel's id, with what its field held; the panel
+    may be one that no message shows yet, `progress:ID` from the record of a request.
+    `then` gets one answer, at once or later; a panel of it changes by `Channel.change`
+    from then on.
     """
 
-    def command(
-        self, name: str, words: str, asker: Asker, then: Callable[[Told], object]
-    ) -> None:
-        """A command of the chat, a word of `SESSION_COMMANDS`, and what follows it."""
-
+    def command(self, name: str, words: str, asker: Asker, then: Then) -> None: ...
     def press(
-        self,
-        panel: str,
-        action: str,
-        words: str,
-        asker: Asker,
-        then: Callable[[Told], object],
-    ) -> None:
-        """A button of a panel, by the panel's id, with what its field held.
-
-        The panel may be one that no message shows yet: `progress:ID` from the record of
-        a request.
-        """
+        self, panel: str, action: str, words: str, asker: Asker, then: Then
+    ) -> None: ...
 
 
 class BareApprovals:
@@ -296,24 +255,15 @@ class BareSessions:
         self._sessions = sessions
         self._language = language
 
-    def command(
-        self, name: str, words: str, asker: Asker, then: Callable[[Told], object]
-    ) -> None:
-        bare = partial(self._tell, then)
-        self._sessions.command(name, words, asker, bare)
+    def command(self, name: str, words: str, asker: Asker, then: Then) -> None:
+        self._sessions.command(name, words, asker, partial(self._tell, then))
 
     def press(
-        self,
-        panel: str,
-        action: str,
-        words: str,
-        asker: Asker,
-        then: Callable[[Told], object],
+        self, panel: str, action: str, words: str, asker: Asker, then: Then
     ) -> None:
-        bare = partial(self._tell, then)
-        self._sessions.press(panel, action, words, asker, bare)
+        self._sessions.press(panel, action, words, asker, partial(self._tell, then))
 
-    def _tell(self, then: Callable[[Told], object], told: Told) -> None:
+    def _tell(self, then: Then, told: Told) -> None:
         sentence = text(self._language, TERMINAL_ONLY)
         said = told.said if told.fixed or not told.said else sentence
         panel = bare_panel(told.panel) if told.panel.id else told.panel

@@ -15,41 +15,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Every event, and the field its matchers look at; empty: every matcher fits.
+# The events whose matchers look at each field; without one, every matcher fits.
+_MATCHED = {
+    "tool_name": "PreToolUse PostToolUse PostToolUseFailure PermissionRequest "
+    "PermissionDenied",
+    "agent_type": "SubagentStop SubagentStart",
+    "trigger": "PreCompact PostCompact Setup",
+    "source": "SessionStart ConfigChange",
+    "mcp_server_name": "Elicitation ElicitationResult",
+    "notification_type": "Notification",
+    "reason": "SessionEnd",
+    "error": "StopFailure",
+    "load_reason": "InstructionsLoaded",
+    "file_path": "FileChanged",
+    "": "UserPromptSubmit Stop PostToolBatch UserPromptExpansion PreModelSwitch "
+    "PostModelSwitch TeammateIdle TaskCreated TaskCompleted WorktreeCreate "
+    "WorktreeRemove CwdChanged DirectoryAdded MessageDisplay",
+}
 HOOK_EVENTS = {
-    "PreToolUse": "tool_name",
-    "PostToolUse": "tool_name",
-    "UserPromptSubmit": "",
-    "Stop": "",
-    "SubagentStop": "agent_type",
-    "PreCompact": "trigger",
-    "PostToolUseFailure": "tool_name",
-    "SubagentStart": "agent_type",
-    "PermissionRequest": "tool_name",
-    "Notification": "notification_type",
-    "SessionStart": "source",
-    "SessionEnd": "reason",
-    "PermissionDenied": "tool_name",
-    "PostToolBatch": "",
-    "UserPromptExpansion": "",
-    "StopFailure": "error",
-    "PostCompact": "trigger",
-    "PreModelSwitch": "",
-    "PostModelSwitch": "",
-    "Setup": "trigger",
-    "TeammateIdle": "",
-    "TaskCreated": "",
-    "TaskCompleted": "",
-    "Elicitation": "mcp_server_name",
-    "ElicitationResult": "mcp_server_name",
-    "ConfigChange": "source",
-    "WorktreeCreate": "",
-    "WorktreeRemove": "",
-    "InstructionsLoaded": "load_reason",
-    "CwdChanged": "",
-    "FileChanged": "file_path",
-    "DirectoryAdded": "",
-    "MessageDisplay": "",
+    event: field for field, events in _MATCHED.items() for event in events.split()
 }
 
 # The specification marks six events as TypeScript-only.  Today's Python SDK knows four
@@ -61,12 +45,9 @@ TYPESCRIPT = msg(
     "TypeScript-only: the Python SDK accepts a callback for it but never calls it"
 )
 SDK_NOTES = {
-    "PostToolUseFailure": MARKED,
-    "SubagentStart": MARKED,
-    "PermissionRequest": MARKED,
-    "Notification": MARKED,
-    "SessionStart": TYPESCRIPT,
-    "SessionEnd": TYPESCRIPT,
+    **dict.fromkeys(("PostToolUseFailure", "SubagentStart"), MARKED),
+    **dict.fromkeys(("PermissionRequest", "Notification"), MARKED),
+    **dict.fromkeys(("SessionStart", "SessionEnd"), TYPESCRIPT),
 }
 
 COMMAND, SCRIPT, PROMPT = "command", "script", "prompt"
@@ -154,15 +135,11 @@ class HooksConfig(dict[str, list[HookGroup]]):
 
     def seconds(self, event: str) -> float:
         """How long all callbacks of an event may take, one after the other."""
-        return sum(
-            callback.timeout for group in self[event] for callback in group.callbacks
-        )
+        return sum(row.timeout for group in self[event] for row in group.callbacks)
 
     def pairs(self) -> Iterator[tuple[str, HookGroup]]:
         """What the constructor took."""
-        for event, groups in self.items():
-            for group in groups:
-                yield event, group
+        return ((event, group) for event, groups in self.items() for group in groups)
 
 
 # Wrong, nested too deeply, or with too large a number: no hook may end of it.
