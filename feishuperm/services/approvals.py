@@ -44,7 +44,6 @@ from feishuperm.protocol.frames import HookRequest
 from feishuperm.services.grants import DAY as PASS_SECONDS
 from feishuperm.services.grants import (
     AskMark,
-    Call,
     OneTimeAllows,
     Pass,
     Passes,
@@ -284,14 +283,14 @@ class Approvals:
         self.requests.resolve(answer, action, Decision.allow())
         return True
 
-    def _pass_call(self, request: Request, payload: AskPayload) -> Call:
-        return Call(
-            self.presenter.pass_rules(request, payload),
-            call_digest(payload),
-            request.session,
-            os.path.realpath(request.project),
-            request.folder,
-            digest_of(request.files),
+    def _pass_call(self, request: Request, payload: AskPayload) -> Pass:
+        return Pass(
+            rules=self.presenter.pass_rules(request, payload),
+            call=call_digest(payload),
+            session=request.session,
+            project=os.path.realpath(request.project),
+            folder=request.folder,
+            files=digest_of(request.files),
         )
 
     def _user_is_typing(self, hook: HookRequest, payload: AskPayload) -> bool:
@@ -612,16 +611,9 @@ class Approvals:
         if not answer.confirmed:
             words = self.presenter.pass_words(row.name, request, call.rules)
             raise Refusal(Receipt(statuses.CONFIRM, error=words))
-        scope = Pass(
-            rules=call.rules,
-            call="" if call.rules else call.digest,
-            shown=self.presenter.pass_scope(request, call.rules),
-            session=call.session,
-            project=call.project,
-            folder=call.folder,
-            files=call.files,
-            who=answer.who,
-        )
+        digest = "" if call.rules else call.call
+        shown = self.presenter.pass_scope(request, call.rules)
+        scope = call._replace(call=digest, shown=shown, who=answer.who)
         request.grants = to_plain(self.passes.draft(scope, row.passes))
 
     def _intend(

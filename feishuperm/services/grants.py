@@ -101,8 +101,11 @@ class Pass(NamedTuple):
     calls: int = 0  # how many are granted; 0: not counted
     who: str = ""
 
-    def covers(self, call: Call) -> bool:
-        """Whether it is for this very call, made where it is; its files apart."""
+    def covers(self, call: Pass) -> bool:
+        """Whether it is for this very call, made where it is; its files apart.
+
+        `call` is the pass that would be for it alone, by its digest or by its rules.
+        """
         bounds = (
             (self.folder, call.folder),
             (self.session, call.session),
@@ -113,19 +116,8 @@ class Pass(NamedTuple):
         if not self.session and not self.project:
             return False
         if self.call:
-            return self.call == call.digest
+            return self.call == call.call
         return bool(set(self.rules) & set(call.rules))
-
-
-class Call(NamedTuple):
-    """A call that asks."""
-
-    rules: tuple[str, ...]
-    digest: str
-    session: str
-    project: str
-    folder: str = ""
-    files: str = ""
 
 
 class Passes:
@@ -198,12 +190,12 @@ class Passes:
 
     # Used.
 
-    def find(self, call: Call) -> Pass | None:
+    def find(self, call: Pass) -> Pass | None:
         """The pass for a call, if there is one that is still good."""
         covering = (row for row in self.all() if row.covers(call))
         return next((row for row in covering if row.files == call.files), None)
 
-    def end_stale(self, call: Call) -> list[Pass]:
+    def end_stale(self, call: Pass) -> list[Pass]:
         """End those for this call that were made before its files changed."""
         stale = [r for r in self.all() if r.covers(call) and r.files != call.files]
         return [end for row in stale for end in self.revoke(row.id, CHANGED)]

@@ -14,7 +14,6 @@ from feishuperm.services.grants import (
     DAY,
     MARK,
     MOST,
-    Call,
     Pass,
     Passes,
     check_rule,
@@ -25,7 +24,7 @@ from tests.conftest import examples
 from tests.tables import every_row
 
 RULE = "Bash(npm test)"
-CALL = Call((RULE,), "d1", "s1", "/p")
+CALL = Pass(rules=(RULE,), call="d1", session="s1", project="/p")
 SCOPE = Pass(rules=(RULE,), shown=RULE, session="s1", project="/p")
 
 
@@ -193,7 +192,7 @@ class Desk:
         self.passes = Passes(self.ledger, lambda: self.now, lambda: self.ticks, "b")
         self.passes.restore(self.ledger.vouched(DAY))
 
-    def use(self, id: str = "r1", call: Call = CALL) -> bool:
+    def use(self, id: str = "r1", call: Pass = CALL) -> bool:
         row = self.passes.find(call)
         if row is None:
             return False
@@ -294,7 +293,7 @@ def test_no_pass_lives_longer_than_a_day(desk: Desk) -> None:
         CALL._replace(project=""),
     ],
 )
-def test_pass_covers_nothing_else(desk: Desk, call: Call) -> None:
+def test_pass_covers_nothing_else(desk: Desk, call: Pass) -> None:
     desk.passes.make(SCOPE, 600, "command")
     assert not desk.use(call=call)
     assert desk.use(call=CALL)
@@ -303,7 +302,7 @@ def test_pass_covers_nothing_else(desk: Desk, call: Call) -> None:
 def test_pass_for_one_call_covers_that_call_only(desk: Desk) -> None:
     desk.passes.make(SCOPE._replace(rules=(), call="d1"), 600, "command")
     assert desk.use(call=CALL._replace(rules=()))
-    assert not desk.use("r2", CALL._replace(digest="d2"))
+    assert not desk.use("r2", CALL._replace(call="d2"))
 
 
 def test_pass_bound_to_nothing_covers_nothing(desk: Desk) -> None:
