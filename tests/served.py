@@ -229,7 +229,8 @@ class Served(Running):
     def ledger(self) -> list[dict[str, Any]]:
         """Every entry, oldest first."""
         path = self.home / ".local" / "state" / "feishuperm" / "ledger.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        text = path.read_text() if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines()]
 
     def enter_inbox(self) -> str:
         """Use the link that `status` prints; returns the cookie it becomes."""

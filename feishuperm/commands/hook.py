@@ -19,13 +19,14 @@ from functools import partial
 
 from feishuperm import wire
 from feishuperm.hooks.application import RUN_VARIABLE, Interactive, is_of_a_run
-from feishuperm.models.fields import decoded, part_at
+from feishuperm.models.fields import decoded, part_at, text_at
 from feishuperm.models.names import IDLE_TYPE, LAST_WORDS, NOTICE_EVENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from feishuperm.models.payload import AskPayload
     from feishuperm.models.settings import Settings
 
 # Events that a person may answer, or has answered before.
@@ -44,22 +45,20 @@ def handle(
     With a `kind` the hook is there for what a person is asked by it, nothing else; with
     an `agent` it is that agent's, which has no callbacks and no notices here.
     """
-    if agent:
-        return _of_agent(agent, raw, request_id, reason)
+    hook = _Hook(raw, agent)
     if kind == wire.PLUGIN:
         from feishuperm.setup.plugin import settings_ask
 
-        if settings_ask(os.environ):
+        if settings_ask(os.environ, text_at(hook.fields, "tool_name")):
             return b""
         kind = ""
-    hook = _Hook(raw)
-    if len(raw) > wire.MAX_INPUT:
+    if len(raw) > wire.MAX_INPUT and not agent:
         return hook.endless()
     event = hook.fields.get("hook_event_name")
     ours = hook.is_of_a_run()
     if kind:
         return b"" if ours else hook.of_kind(kind, str(event), request_id)
-    if not isinstance(event, str) or event in ("", "PermissionRequest"):
+    if agent or not isinstance(event, str) or event in ("", "PermissionRequest"):
         return b"" if ours else hook.permission(request_id, reason)
     if event in NOTICE_EVENTS:
         hook.relay_notice(event)
@@ -70,47 +69,12 @@ def handle(
     return hook.person(request_id) if not output and event in ASKED else output
 
 
-def _of_agent(agent: str, raw: bytes, request_id: str, reason: str) -> bytes:
-    """Ask the server after all, or tell people that the agent's terminal asks."""
-    from feishuperm.agents.table import read_event
-    from feishuperm.errors import PayloadError
-    from feishuperm.lib import log
-    from feishuperm.lib.config import load_settings
-    from feishuperm.models.payload import AskPayload, parse_payload
-
-    settings = load_settings(os.environ, lenient=True)
-    log.obey(settings)
-    try:
-        if len(raw) > wire.MAX_EVENT:
-            raise PayloadError("too long to be relayed")
-        payload = parse_payload(read_event(agent, raw))
-    except PayloadError as error:
-        log.log(f"{request_id}: left to the terminal of {agent}: {error}", "warning")
-        return b""
-    if RUN_VARIABLE in os.environ and is_of_a_run(os.environ, payload.session_id()):
-        return b""
-    path, of = os.fsencode(settings.permission_socket_path), agent.encode()
-    if reason != "no server":
-        try:
-            project = os.fsencode(os.getcwd())
-            return wire.ask(raw, path, request_id.encode(), project, agent=of)
-        except (wire.NoServer, wire.NotPermission):
-            pass
-    log.log(f"{request_id}: no server, left to the terminal of {agent}", "warning")
-    alarm(CARD_SECONDS)
-    from feishuperm.services.notices import send_static_card
-
-    assert isinstance(payload, AskPayload)
-    payload.agent = agent
-    send_static_card(payload, request_id, settings)
-    return b""
-
-
 class _Hook:
     """One event on its way."""
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, agent: str = "") -> None:
         self.raw = raw
+        self.agent = agent
         self.fields = _decoded(raw)
         self.environ: Mapping[str, str] = os.environ
         cwd = str(self.fields.get("cwd") or "")
@@ -119,7 +83,7 @@ class _Hook:
 
     def is_of_a_run(self) -> bool:
         """Whether a headless run looks after this session itself."""
-        session = self.fields.get("session_id")
+        session = self.fields.get("session_id") or self.fields.get("sessionId")
         return RUN_VARIABLE in os.environ and is_of_a_run(os.environ, session)
 
     def settings(self) -> Settings:
@@ -147,36 +111,55 @@ class _Hook:
 
     def permission(self, request_id: str, reason: str) -> bytes:
         """Ask the server after all, or tell people that the terminal asks."""
-        from feishuperm.errors import PayloadError
-        from feishuperm.models.payload import PermissionRequestPayload, parse_payload
-
-        settings = self.settings()
-        if len(self.raw) > wire.MAX_EVENT:
-            self.warn(f"{request_id}: too long to be relayed, left to the terminal")
+        settings, payload = self.settings(), self._payload(request_id)
+        if payload is None:
             return b""
-        try:
-            payload = parse_payload(self.raw)
-        except PayloadError as error:
-            from feishuperm.services.notices import tell_unreadable
-
-            self.warn(f"unreadable event: {error}")
-            alarm(CARD_SECONDS)
-            tell_unreadable(settings)
-            return b""
-        assert isinstance(payload, PermissionRequestPayload)
         path = os.fsencode(settings.permission_socket_path)
         # A project may have named another socket: then the right one was not tried.
         if reason != "no server" or path != wire.socket_path(os.environb):
-            try:
-                return wire.ask(self.raw, path, request_id.encode(), _project())
-            except (wire.NoServer, wire.NotPermission):
-                pass
+            said = self._ask(path, request_id)
+            if said is not None:
+                return said
         self.warn(f"{request_id}: no server, left to the terminal")
         alarm(CARD_SECONDS)
         from feishuperm.services.notices import send_static_card
 
+        payload.agent = self.agent or wire.CLAUDE
         send_static_card(payload, request_id, settings)
         return b""
+
+    def _payload(self, request_id: str) -> AskPayload | None:
+        """What is asked; None, and told where it can be, if nobody could read it."""
+        from feishuperm.agents.table import read_event
+        from feishuperm.errors import PayloadError
+        from feishuperm.models.payload import AskPayload, parse_payload
+
+        if len(self.raw) > wire.MAX_EVENT:
+            self.warn(f"{request_id}: too long to be relayed, left to the terminal")
+            return None
+        try:
+            agent, raw = self.agent, self.raw
+            payload = parse_payload(read_event(agent, raw) if agent else raw)
+        except PayloadError as error:
+            self.warn(f"{request_id}: left to the terminal: {error}")
+            if not self.agent:
+                from feishuperm.services.notices import tell_unreadable
+
+                alarm(CARD_SECONDS)
+                tell_unreadable(self.settings())
+            return None
+        assert isinstance(payload, AskPayload)
+        return payload
+
+    def _ask(self, path: bytes, request_id: str) -> bytes | None:
+        """What the server says; None if there is none, or it does not ask for this."""
+        # Others set Claude Code's variable as well, or have inherited it.
+        project = os.getcwdb() if self.agent else _project()
+        id, agent = request_id.encode(), self.agent.encode()
+        try:
+            return wire.ask(self.raw, path, id, project, agent=agent)
+        except (wire.NoServer, wire.NotPermission):
+            return None
 
     def person(self, request_id: str) -> bytes:
         """What a person says to the event; nothing where nobody can be asked."""
@@ -185,10 +168,7 @@ class _Hook:
         if len(self.raw) > wire.MAX_EVENT or (is_call and not wire.is_marked(path)):
             return b""
         signal(SIGALRM, _leave)
-        try:
-            return wire.ask(self.raw, path, request_id.encode(), _project())
-        except (wire.NoServer, wire.NotPermission):
-            return b""
+        return self._ask(path, request_id) or b""
 
     def of_kind(self, kind: str, event: str, request_id: str) -> bytes:
         """What a hook does that is there for one kind alone."""

@@ -58,6 +58,10 @@ CLIENT_TYPES = ("agent", "http", "mcp_tool")
 CLIENT_FIELDS = ("args", "async", "asyncRewake", "if", "once", "shell")
 MAX_TIMEOUT = 86400
 NO_OBJECT = msg("not an object")
+HEADLESS_ONLY = msg(
+    "interactive sessions send PermissionRequest straight to the phone, so this runs "
+    "under `feishuperm run` only; use PreToolUse"
+)
 # Where things are; the client lets no project set these for a hook.
 _PLACE = re.compile(r"(?:HOME|CLAUDE_CONFIG_DIR|CLAUDE_PROJECT_DIR)\Z|XDG_")
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
@@ -299,16 +303,8 @@ class _Reader:
             raise Invalid(msg("`event` is missing"))
         self._check_event(event)
         self._note_event(event, place)
-        if event == "PermissionRequest" and self.notes:
-            self.warn(
-                msg(
-                    "{}: {}: interactive sessions send PermissionRequest straight to "
-                    "the phone, so this runs under `feishuperm run` only; use "
-                    "PreToolUse",
-                    self.path,
-                    place,
-                )
-            )
+        if event == "PermissionRequest":
+            self._note(place, HEADLESS_ONLY)
         callback = self._callback(entry, place)
         if callback is None:
             raise Invalid(
@@ -332,8 +328,8 @@ class _Reader:
     def _groups(self, event: str, groups: Any) -> Iterator[Pair]:
         rows = _need(list, groups, msg("not a list"))
         self._note_event(event, f"hooks.{event}")
-        if event in SDK_NOTES and self.notes:
-            self.warn(msg("{}: hooks.{}: {}", self.path, event, SDK_NOTES[event]))
+        if event in SDK_NOTES:
+            self._note(f"hooks.{event}", SDK_NOTES[event])
         for number, group in enumerate(rows):
             place = f"hooks.{event}[{number}]"
             with self.skipping(place):
@@ -375,10 +371,12 @@ class _Reader:
         return HookCallback(kind, text, timeout, source, self.origin, blocks)
 
     def _note_event(self, event: str, place: str) -> None:
-        if event not in HOOK_EVENTS and self.notes:
-            self.warn(
-                msg("{}: {}: no event {!r} is known; kept", self.path, place, event)
-            )
+        if event not in HOOK_EVENTS:
+            self._note(place, msg("no event {!r} is known; kept", event))
+
+    def _note(self, place: str, what: str) -> None:
+        if self.notes:
+            self.warn(msg("{}: {}: {}", self.path, place, what))
 
 
 def _need(kind: type, value: Any, why: str) -> Any:

@@ -17,11 +17,11 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from feishuperm.agents.table import AGENTS, ENTRY, Agent, Registration
 from feishuperm.app.health import OK, Finding, fail, ok, warn
-from feishuperm.errors import UsageError
+from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.config import home
 from feishuperm.lib.files import read_bytes
@@ -95,11 +95,9 @@ class Place:
         timeout = seconds * 1000 if limit and seconds >= limit else seconds
         row = claude.Registration(EVENT, "*", HOOK_PROGRAM, timeout, exactly, word)
         command = claude.guarded(shlex.quote(link), word)
-        step = claude.ClaudeStep(
+        return claude.ClaudeStep(
             self.manifest, self.path, [(row, command)], away=ALL_OURS
         )
-        step.own = all_commands(self.manifest, step.own)
-        return step
 
     def own_file(self, link: str, seconds: int) -> bytes:
         """What a file holds that is feishuperm's alone: a plugin starts no shell."""
@@ -111,7 +109,8 @@ class Place:
         """What unregisters it."""
         if self.how.form != ENTRY:
             return steps.FilesStep(self.manifest, self.step_name, {})
-        return EntryRemoval(self)
+        away = (*ALL_OURS, self.row.word)
+        return EntryRemoval(self.manifest, self.path, [], away=away)
 
     def hooks(self) -> list[claude.Hook]:
         """Entries that call our program, whoever put them there. Raises."""
@@ -135,11 +134,6 @@ class Place:
 class EntryRemoval(claude.ClaudeStep):
     """Brings an agent's file back as `uninstall` does, and forgets it."""
 
-    def __init__(self, place: Place) -> None:
-        away = (*ALL_OURS, place.row.word)
-        super().__init__(place.manifest, place.path, [], away=away)
-        self.own = all_commands(place.manifest, self.own)
-
     def apply(self) -> None:
         record = {"path": self.path, "backup": "", **self.record}
         claude.undo_claude({**record, "commands": self.own})
@@ -151,16 +145,9 @@ def places(manifest: steps.Manifest) -> list[Place]:
     return [Place(row, manifest) for row in AGENTS.values() if row.registration]
 
 
-def all_commands(manifest: steps.Manifest, more: Iterable[str] = ()) -> list[str]:
-    """Every hook command that an install has written, in whatever file."""
-    records = manifest.records.values()
-    written = {word for record in records for word in record.get("commands", [])}
-    return sorted({*written, *steps.own_commands(manifest.record("program")), *more})
-
-
 def imported(manifest: steps.Manifest) -> dict[str, steps.Record]:
     """Records for `uninstall`: our commands in files where no install put them."""
-    own, found = all_commands(manifest), {}
+    own, found = claude.all_commands(manifest), {}
     paths = [x.path for x in places(manifest) if x.how.form == ENTRY]
     for path in [*paths, *other_files(manifest.environ)]:
         name, text = f"settings:{path}", claude.settings_text(path)
@@ -203,7 +190,7 @@ def findings(
         return
     try:
         hooks = place.hooks()
-    except editor.SettingsError as error:
+    except FeishupermError as error:
         yield fail(msg("{}: {}", place.path, error), edit(place.path))
         return
     ours = EVENT, place.row.word
@@ -214,7 +201,7 @@ def findings(
         problems = list(_file_problems(place, settings, repair))
     copied = {x.entry["command"] for x in hooks if x not in own}
     if copied:  # from Claude Code's settings; what an install wrote it also replaces
-        goes = copied <= {*all_commands(place.manifest)}
+        goes = copied <= {*claude.all_commands(place.manifest)}
         fix = repair if goes else edit(place.path, msg("remove {}", HOOK_PROGRAM))
         problems.append(_idle(place.path, fix))
     yield from problems

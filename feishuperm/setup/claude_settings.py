@@ -369,10 +369,7 @@ class ClaudeStep(steps.Step):
         self.hooks, self.values, self.absent = list(hooks), values, absent
         self.rules, self.away_rules, self.brief = rules, away_rules, brief
         self.away, self.away_values = away, away_values
-        # Every command that an install may have written, this one included.
-        earlier = steps.own_commands(manifest.record("program"))
-        commands = [command for _, command in self.hooks]
-        self.own = sorted({*earlier, *self.record.get("commands", []), *commands})
+        self.own = all_commands(manifest, [command for _, command in self.hooks])
 
     def changes(self) -> list[str]:
         edit = self.edit()
@@ -485,8 +482,17 @@ class ClaudeStep(steps.Step):
             "existed": os.path.exists(self.path),
             "backup": self.backup,
             "written": [steps.digest(data)],
-            "folders": steps.missing_folders(os.path.dirname(self.path)),
+            "folders": steps.missing_folders(
+                os.path.dirname(os.path.realpath(self.path))
+            ),
         }
+
+
+def all_commands(manifest: steps.Manifest, more: Iterable[str] = ()) -> list[str]:
+    """Every hook command that an install may have written, in whatever file."""
+    records = manifest.records.values()
+    written = {text for record in records for text in record.get("commands", [])}
+    return sorted({*written, *steps.own_commands(manifest.record("program")), *more})
 
 
 def written_hooks(record: steps.Record, own: Iterable[str]) -> list[Registration]:

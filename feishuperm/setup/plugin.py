@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 
 from feishuperm.lib.config import claude_settings, managed_settings, state_dir
 from feishuperm.messages import msg
+from feishuperm.models.hooks import matches
 from feishuperm.models.names import HOOK_PROGRAM
 from feishuperm.models.settings import Settings
 from feishuperm.setup import claude_settings as claude
@@ -68,15 +69,15 @@ def undo(record: Record, environ: Mapping[str, str]) -> list[str]:
     return rows
 
 
-def settings_ask(environ: Mapping[str, str]) -> bool:
-    """Whether a hook in settings that Claude Code reads will ask for every call."""
+def settings_ask(environ: Mapping[str, str], tool: str) -> bool:
+    """Whether a hook in settings that Claude Code reads will ask for a call."""
     project = environ.get("CLAUDE_PROJECT_DIR", "")
     paths = [*claude_settings(project, environ).values(), *managed_settings()]
     return any(
         hook.program == HOOK_PROGRAM
         and (hook.event, claude.kind_in(hook.entry["command"]))
         == ("PermissionRequest", "")
-        and hook.matcher in claude.EVERY_TOOL
+        and matches(hook.matcher, tool)
         and not claude.missing_program(hook.entry["command"], environ)
         for path in paths
         for hook in claude.find_hooks(claude.settings_text(path))

@@ -19,7 +19,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 
 from feishuperm.errors import FeishupermError, FileError, UsageError
 from feishuperm.lib import log
@@ -179,17 +178,14 @@ class Supervisor:
         """Tell of the review, after the answer is out: nothing here may change it."""
         if self.done is None:
             return
-        event, entry = self.done
-        kept = {"time": int(time.time()), **entry}
-        remember = partial(self.state.record, event.session_id, kept)
-        enter, tell = (
-            partial(step, event, entry) for step in (self._enter, self._tell)
-        )
-        for step in (remember, enter, tell):
+        for step in (self._remember, self._enter, self._tell):
             try:
-                step()
+                step(*self.done)
             except (FeishupermError, OSError) as error:
                 self._log(f"not reported: {error}", "warning")
+
+    def _remember(self, event: Event, entry: dict[str, Any]) -> None:
+        self.state.record(event.session_id, {"time": int(time.time()), **entry})
 
     def _enter(self, event: Event, entry: dict[str, Any]) -> None:
         from feishuperm.services.ledger import Ledger  # see load_ledger

@@ -170,7 +170,7 @@ def test_inside_a_run_only_its_own_session_is_not_asked_about(
 ) -> None:
     calls: list[bytes] = []
 
-    def ask(raw: bytes, *_: object) -> bytes:
+    def ask(raw: bytes, *_: object, **__: object) -> bytes:
         calls.append(raw)
         return b"{}\n"
 
@@ -215,7 +215,7 @@ def test_socket_that_an_untrusted_project_names_is_not_the_one_to_ask(
 ) -> None:
     asked: list[bytes] = []
 
-    def ask(raw: bytes, path: bytes, *_: object) -> bytes:
+    def ask(raw: bytes, path: bytes, *_: object, **__: object) -> bytes:
         asked.append(path)
         return b"{}\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,11 @@ ODD = {
     "byte order mark": b'\xef\xbb\xbf{"theme": "x"}',
     "foreign entry": FOREIGN,
     "doubled keys": b'{"hooks": {}, "a": 1, "hooks": {"Stop": []}}',
+    "a doubled event": b'{"hooks":{"PermissionRequest":[],"PermissionRequest":[{}]}}',
+    "escaped names": b'{"h\\u006foks": {"Permission\\u0052equest": [ ]}}',
+    "CR alone": b'{\r"a": 1\r}\r',
+    "spaces alone": b"  \n\n",
+    "half of a character": b'{"a": "\\ud800", "b": 1e400, "c": -0.0}',
 }
 BROKEN = {
     "comments": b'{\n  // mine\n  "theme": "x"\n}\n',
@@ -51,6 +57,8 @@ BROKEN = {
     "a list": b"[]",
     "hooks of another kind": b'{"hooks": []}',
     "not UTF-8": b'{"a": "\xff"}',
+    "text behind": b'{"a": 1}\0',
+    "a comma too many": b'{"a": 1,}',
 }
 OWN = [word for word in ("copilot", "opencode") if list(SOURCES.glob(f"{word}.js*"))]
 SETTINGS = Settings({})
@@ -231,6 +239,53 @@ def test_link_stays_a_link_and_mode_stays(desk: Desk) -> None:
     desk.remove("qwen")
     assert os.path.islink(place.path)
     assert real.read_bytes() == b"{}\n"
+
+
+def test_link_to_a_place_that_is_not_there_leads_there_and_back(desk: Desk) -> None:
+    place = desk.with_agent("qwen")
+    Path(place.path).symlink_to(desk.home / "dotfiles/qwen.json")
+    before = tree(desk.home)
+    desk.install("qwen")
+    assert b"feishuperm-hook" in (desk.home / "dotfiles/qwen.json").read_bytes()
+    desk.remove("qwen")
+    assert os.path.islink(place.path)
+    assert tree(desk.home) == before
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkdir, os.mkfifo, lambda path: os.symlink(path, path)]
+)
+def test_place_that_is_no_file_is_refused_and_named(
+    desk: Desk, make: Callable[[str], None]
+) -> None:
+    place = desk.with_agent("qwen")
+    make(place.path)
+    with pytest.raises(FeishupermError, match="cannot read"):
+        desk.install("qwen")
+    assert not desk.place("qwen").record()
+    assert [row.state for row in desk.rows("qwen")] == ["fail"]
+
+
+def test_what_others_change_between_install_and_removal_stays(desk: Desk) -> None:
+    """Their keys and entries, whatever the order and the form they leave behind."""
+    for seed in range(60):
+        chance = random.Random(seed)
+        place = desk.with_agent("qwen", chance.choice([FOREIGN, b'{"theme": "x"}']))
+        path = Path(place.path)
+        expected = json.loads(path.read_bytes())
+        desk.install("qwen")
+        value = json.loads(path.read_bytes())
+        theirs = json.loads(FOREIGN)["hooks"]["PermissionRequest"]
+        for one in (value, expected):
+            one["new"] = {"k": [seed]}
+            one.setdefault("hooks", {})["Stop"] = theirs
+            one["hooks"].setdefault("PermissionRequest", []).extend(theirs)
+        value["hooks"]["PermissionRequest"].reverse()
+        path.write_text(json.dumps(value, indent=chance.choice([None, 2])))
+        if chance.random() < 0.5:
+            desk.install("qwen")
+        desk.remove("qwen")
+        assert json.loads(path.read_bytes()) == expected, seed
 
 
 @pytest.mark.parametrize("word", ["qwen", "copilot"])

@@ -103,11 +103,12 @@ SILENT = {
     "the same hook": hooks(HOOK),
     "guarded": hooks(f"command -v {HOOK} >/dev/null 2>&1 && {HOOK} || true"),
     "every tool by a pattern": hooks(HOOK, ".*"),
+    "for this tool": hooks(HOOK, "Edit|Write"),
 }
 ASKS = {
     "nothing": {},
     "another's hook": hooks("other-program"),
-    "for some tools": hooks(HOOK, "Bash"),
+    "for other tools": hooks(HOOK, "Bash"),
     "for one purpose": hooks(f"{HOOK} denied"),
     "another event": {"hooks": {"Stop": hooks(HOOK)["hooks"]["PermissionRequest"]}},
     "a program that is not here": hooks(
@@ -133,7 +134,7 @@ def test_plugin_is_silent_where_settings_ask(
     folder.mkdir(parents=True)
     text = json.dumps(value).replace("{home}", environ["HOME"])
     (folder / ("settings.json" if home else where)).write_text(text)
-    assert plugin.settings_ask(environ) is is_silent
+    assert plugin.settings_ask(environ, "Edit") is is_silent
 
 
 @pytest.mark.parametrize("data", [b"{", b"\xff", b'{"hooks": []}', b'{"hooks": 1}'])
@@ -143,13 +144,13 @@ def test_settings_that_cannot_be_read_ask_nobody(
     path = Path(environ["HOME"], ".claude/settings.json")
     path.parent.mkdir()
     path.write_bytes(data)
-    assert not plugin.settings_ask(environ)
+    assert not plugin.settings_ask(environ, "Edit")
 
 
 def test_hook_of_the_plugin_prints_nothing_where_settings_ask(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plugin, "settings_ask", lambda environ: True)
+    monkeypatch.setattr(plugin, "settings_ask", lambda *_: True)
     assert handle(b"{}", "1-x", "event", "plugin") == b""
 
 
