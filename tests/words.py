@@ -55,6 +55,14 @@ def find_calls(
                 yield node.lineno, name, row, []
 
 
+def find_blanks(
+    file: IO[bytes], keywords: object, tags: object, options: object
+) -> Iterator[tuple[int, str, tuple[str | None, ...], list[str]]]:
+    """The sentences of a page's template: `{{=words}}`."""
+    for sentence in re.findall(r"\{\{=(.+?)\}\}(?!\})", file.read().decode()):
+        yield 1, "text", (None, sentence), []
+
+
 def literals(node: ast.expr) -> tuple[str | None, ...]:
     """The texts that an argument may be."""
     if isinstance(node, ast.IfExp):
@@ -66,7 +74,7 @@ def literals(node: ast.expr) -> tuple[str | None, ...]:
 def extract() -> dict[Key, list[str]]:
     """Every sentence of the source, and the files that say it."""
     found: dict[Key, list[str]] = {}
-    method = [("**.py", find_calls)]
+    method = [("**.py", find_calls), ("**.html", find_blanks)]
     rows = extract_from_dir(PACKAGE, method, keywords=KEYWORDS)
     for file, _, message, _, context in rows:
         places = found.setdefault((context or "", str(message)), [])

@@ -16,6 +16,8 @@ from typing import NamedTuple
 from feishuperm.handlers.pages.layout import (
     INBOX,
     INBOX_SCRIPT,
+    Html,
+    draw,
     exactly,
     fill,
     form,
@@ -61,36 +63,6 @@ KEYS = (
     ("Enter", msg("open the request")),
     ("?", msg("show or close this help")),
 )
-# The buttons that a person without a keyboard wants explained.
-EXPLAINED = (
-    (msg("Allow"), msg("lets this one call run")),
-    (
-        msg("Always allow"),
-        msg("lets it run and writes the rule shown: it is not asked again"),
-    ),
-    (msg("Deny"), msg("refuses this one; a reason you type reaches Claude")),
-    (msg("Deny and interrupt"), msg("refuses, and ends Claude's turn")),
-    (msg("Hold"), msg("stops the clock while you read (with PERMISSION_HOLD)")),
-)
-# The blanks of inbox.html.
-WORDS = {
-    "title": msg("Inbox"),
-    "live": msg("Live"),
-    "menu": msg("Menu"),
-    "help": msg("Help"),
-    "noscript": msg("Live updates need JavaScript. Waiting requests:"),
-    "ring": msg("Ring"),
-    "notify": msg("Desktop notices"),
-    "none": msg("Nothing is waiting"),
-    "none_hint": msg(
-        "When Claude Code needs a permission, asks a question or presents a "
-        "plan, it appears here at once."
-    ),
-    "waiting": msg("Waiting"),
-    "chosen": msg("Selected request"),
-}
-
-
 # Pending requests.
 
 
@@ -125,15 +97,20 @@ def make_row(ask: Ask, links: Links, seen: float = 0.0) -> Row:
     was_read = text(ask.language, "seen {time}", time=read) if seen else ""
     parts = (ask.host, ask.project_name, ask.branch, ask.agent, was_read)
     where = " · ".join(filter(None, parts))
-    # What is shown beside the list changes with these two: its script looks at them.
-    state = f' data-why="{shown(ask.why)}" data-hold="{int(ask.hold)}"'
-    html = (
-        f'<li class="row{" risky" if ask.dangers else ""}{"" if whole else " cut"}"'
-        f' id="row-{shown(ask.id)}" data-id="{shown(ask.id)}"'
-        f' data-news="{shown(name)}"{state}>'
-        f'<a class="what" href="{shown(links["request"])}">{what}</a>'
-        f'<p class="where"><span class="left">{until}</span> {shown(where)}</p>'
-        f'<div class="do">{_row_buttons(ask, links, whole)}</div></li>'
+    # What is shown beside the list changes with why and hold: its script looks at them.
+    html = draw(
+        "row",
+        id=ask.id,
+        risky=" risky" if ask.dangers else "",
+        cut="" if whole else " cut",
+        name=name,
+        why=ask.why,
+        hold=int(ask.hold),
+        link=links["request"],
+        what=Html(what),
+        until=until,
+        where=where,
+        buttons=Html(_row_buttons(ask, links, whole)),
     )
     return Row(html, ask.why, ask.hold, seen)
 
@@ -161,18 +138,12 @@ def _row_buttons(ask: Ask, links: Links, whole: list[str]) -> str:
         for look in (YES, NO)
     ]
     if not whole or None in offers or any(o and o.confirm for o in offers):
-        label = said(ask.language, "View")
-        name = shown(f"{text(ask.language, 'View')} {_name(ask)}")
-        link = shown(links["request"])
-        return f'<a class="button plain" aria-label="{name}" href="{link}">{label}</a>'
+        return draw("view", ask.language, name=_name(ask), link=links["request"])
     drawn = ""
     for offer in filter(None, offers):
-        label = text(ask.language, SHORT[offer.look])
-        button = (
-            f'<button class="{offer.look}" data-key="{shown(offer.key)}"'
-            f' aria-label="{shown(f"{label} {_name(ask)} {whole[0]}")}">'
-            f"{shown(label)}</button>"
-        )
+        label, key = text(ask.language, SHORT[offer.look]), offer.key
+        named = {"label": label, "name": _name(ask), "what": whole[0]}
+        button = draw("short", look=offer.look, key=key, **named)
         drawn += form(links[offer.name], button, "", ("digest", ask.digest))
     return drawn
 
@@ -214,13 +185,8 @@ def ended_box(outcome: Outcome) -> str:
 
 def recent_list(language: str, rows: Iterable[tuple[Outcome, str]]) -> str:
     """The section of settled requests, one line each, with the link to its page."""
-    items = "".join(_recent(*row) for row in rows)
-    title = said(language, "Recently settled")
-    return (
-        f'<section aria-labelledby="recent-title" id="recent-part"{_unless(items)}>'
-        f'<h2 class="section" id="recent-title">{title}</h2>'
-        f'<ul class="sheet lines" id="recent">{items}</ul></section>'
-    )
+    items = Html("".join(_recent(*row) for row in rows))
+    return draw("recent", language, items=items, gone=_unless(items))
 
 
 def _recent(outcome: Outcome, link: str) -> str:
@@ -230,11 +196,8 @@ def _recent(outcome: Outcome, link: str) -> str:
     ended = time.strftime("%H:%M", time.localtime(outcome.ended))
     what = outcome.detail or outcome.summary
     parts = (what, *outcome.answers, last_name(outcome.project), outcome.result)
-    return (
-        f'<li><a href="{shown(link)}"><b class="done-{outcome.look}">{shown(done)}</b>'
-        f" <span>{shown(' · '.join(filter(None, parts)))}</span>"
-        f" <time>{ended}</time></a></li>"
-    )
+    told = {"done": done, "what": " · ".join(filter(None, parts)), "ended": ended}
+    return draw("settled", link=link, look=outcome.look, **told)
 
 
 def _unless(items: str) -> str:
@@ -248,18 +211,18 @@ def _unless(items: str) -> str:
 def pass_list(language: str, passes: Passes) -> str:
     """The section of passes, each with a button that ends it."""
     end = said(language, "Revoke")
-    rows = "".join(
-        f'<li class="stack">{exactly(row.shown)}'
-        f'<span class="muted">{shown(_scope(language, passes, row))}</span>'
-        f"{link_form('passes?pass=' + row.id, end, 'plain')}</li>"
+    drawn = (
+        draw(
+            "pass",
+            shown=Html(exactly(row.shown)),
+            scope=_scope(language, passes, row),
+            end=link_form("passes?pass=" + row.id, end, "plain"),
+        )
         for row in passes.all()
     )
+    rows = Html("".join(drawn))
     every = link_form("passes?pass=all", said(language, "Revoke all"), "plain")
-    title = '<h2 class="section">' + said(language, "Passes") + "</h2>"
-    return (
-        f'<section id="passes"{_unless(rows)}>{title}'
-        f'<ul class="sheet recent" id="pass-list">{rows}</ul>{every}</section>'
-    )
+    return draw("passes", language, rows=rows, every=every, gone=_unless(rows))
 
 
 def _scope(language: str, passes: Passes, row: Pass) -> str:
@@ -279,23 +242,18 @@ def session_list(language: str, rows: Sequence[Session], own: Session | None) ->
     """Every browser that may read the inbox, each with a button to send it away."""
     if not rows:
         return ""
-    items = "".join(_session(language, row, own) for row in rows)
+    items = Html("".join(_session(language, row, own) for row in rows))
     every = link_form("sessions?all=1", said(language, "Sign all out"), "plain")
-    title = said(language, "Signed-in browsers")
-    return (
-        f'<details><summary>{title}</summary><ul class="recent">{items}</ul>'
-        f"{every}</details>"
-    )
+    return draw("sessions", language, items=items, every=every)
 
 
 def _session(language: str, row: Session, own: Session | None) -> str:
     name = row.browser
     if own and row.id == own.id:
         name += " · " + text(language, "this one")
-    seen = text(language, "last seen {time}", time=moment(row.seen))
     end = link_form(f"sessions?session={row.id}", said(language, "Sign out"), "plain")
-    about = f'<p class="muted">{shown(f"{row.address} · {seen}")}</p>'
-    return f'<li class="stack"><span>{shown(name)}</span>{about}{end}</li>'
+    seen, address = moment(row.seen), row.address
+    return draw("session", language, name=name, address=address, time=seen, end=end)
 
 
 # Pages.
@@ -310,53 +268,35 @@ def inbox_page(
 ) -> Iterator[bytes]:
     """The inbox; `parts` are the sections that its script swaps, as HTML by name."""
     texts = {key: text(language, sentence) for key, sentence in TEXTS.items()}
-    values = {
-        **{name: said(language, sentence) for name, sentence in WORDS.items()},
-        "count": str(count or ""),
-        "any": " hidden" if rows else "",
-        "none_yet": "" if rows else " hidden",
-        "rows": "".join(row.html for row in rows),
-        "parts": "".join((parts or {}).values()),
-        "sessions": sessions,
-        "keys": _help(language),
-        "buttons": "".join(
-            f"<dt>{said(language, label)}</dt><dd>{said(language, about)}</dd>"
-            for label, about in EXPLAINED
-        ),
-        "note": said(
-            language,
-            "No mark does not mean safe: only the text of the call is read; nothing "
-            "is run and no model is asked.",
-        ),
-        "texts": json.dumps(texts, ensure_ascii=False),
-    }
-    body = [fill(INBOX, **values)]
-    return frame(language, text(language, "Inbox"), body, INBOX_SCRIPT)
+    body = fill(
+        INBOX,
+        language,
+        count=count or "",
+        any=" hidden" if rows else "",
+        none_yet="" if rows else " hidden",
+        rows=Html("".join(row.html for row in rows)),
+        parts=Html("".join((parts or {}).values())),
+        sessions=Html(sessions),
+        keys=Html(_help(language)),
+        texts=Html(json.dumps(texts, ensure_ascii=False)),
+    )
+    return frame(language, text(language, "Inbox"), [body], INBOX_SCRIPT)
 
 
 def ticket_page(language: str, ticket: str) -> bytes:
     """What a link to the inbox opens: its button, not the link, uses it up."""
     button = link_form(f".?ticket={ticket}", said(language, "Open the inbox"), "yes")
-    note = said(language, "This link works once, within ten minutes.")
-    return _way_in(language, f'<p class="note">{note}</p>{button}')
+    return _way_in(language, draw("ticket", language, button=button))
 
 
 def again_page(language: str) -> bytes:
     """For a browser that comes from another site: it keeps its cookie back then."""
-    link = said(language, "Open the inbox")
-    note = said(
-        language,
-        "The inbox opens on the machine that runs the server, or with the link that "
-        "feishuperm status prints.",
-    )
-    return _way_in(language, f'<p><a href=".">{link}</a></p><p class="note">{note}</p>')
+    return _way_in(language, draw("again", language))
 
 
-def _way_in(language: str, body: str) -> bytes:
+def _way_in(language: str, body: Html) -> bytes:
     title = text(language, "Open the inbox")
-    sheet = f'<section class="sheet stack">{body}</section>'
-    body = f"<main><h1>{shown(title)}</h1>{sheet}</main>"
-    return b"".join(frame(language, title, [body]))
+    return b"".join(frame(language, title, [draw("entrance", language, body=body)]))
 
 
 # Help.

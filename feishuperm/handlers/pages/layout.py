@@ -71,6 +71,8 @@ PAGE_SCRIPT = _load("common.js") + _load("page.js")
 INBOX_SCRIPT = _load("common.js") + _load("inbox.js")
 TOP, BOTTOM = _load("page.html").split("{{body}}")
 INBOX = _load("inbox.html")
+_named = re.split(r"<!-- (\w+) -->\n", _load("parts.html"))[1:]
+PARTS = {name: part.replace("\n", "") for name, part in zip(*[iter(_named)] * 2)}
 
 
 def _hash(source: str) -> str:
@@ -104,21 +106,38 @@ def frame(
 ) -> Iterator[bytes]:
     """A whole page around a body, in pieces: a large one is made over many turns."""
     name = "zh-CN" if language == "zh" else "en"
-    yield fill(TOP, lang=name, title=shown(title), style=STYLE).encode()
+    yield fill(TOP, lang=name, title=title, style=Html(STYLE)).encode()
     if script is PAGE_SCRIPT:
-        home = said(language, "Inbox")
-        yield f'<nav class="links"><a id="home" hidden>‹ {home}</a></nav>'.encode()
+        yield draw("home", language).encode()
     for piece in body:
         yield piece if isinstance(piece, bytes) else piece.encode(errors="replace")
-    yield fill(BOTTOM, script=script).encode()
+    yield fill(BOTTOM, script=Html(script)).encode()
 
 
-_BLANK = re.compile(r"\{\{([a-z_]+)\}\}")
+class Html(str):
+    """A text that may stand in a page as it is."""
 
 
-def fill(template: str, **values: str) -> str:
-    """The template with its blanks filled in one pass: a value is never a template."""
-    return _BLANK.sub(lambda blank: values[blank.group(1)], template)
+_BLANK = re.compile(r"\{\{(=?)(.+?)\}\}(?!\})")
+
+
+def fill(template: str, language: str = "", **values: object) -> Html:
+    """The template with its blanks filled in one pass: a value is never a template.
+
+    What is not HTML is escaped.  `{{=words}}` is a sentence, told in the language.
+    """
+
+    def filled(blank: re.Match[str]) -> str:
+        is_sentence, name = blank.groups()
+        value = text(language, name, **values) if is_sentence else values[name]
+        return value if isinstance(value, Html) else shown(str(value))
+
+    return Html(_BLANK.sub(filled, template))
+
+
+def draw(part: str, language: str = "", **values: object) -> Html:
+    """A part of a page, as parts.html has it."""
+    return fill(PARTS[part], language, **values)
 
 
 def shown(value: str) -> str:
@@ -136,32 +155,21 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def icon(name: str) -> str:
-    return (
-        '<div class="mark" aria-hidden="true"><svg viewBox="0 0 32 32">'
-        f'<path d="{ICONS[name]}"/></svg></div>'
-    )
-
-
-def hidden_fields(*pairs: tuple[str, str]) -> str:
+def hidden_fields(*pairs: tuple[str, str]) -> Html:
     """What a form sends that nobody sees."""
-    return "".join(
-        f'<input type="hidden" name="{shown(name)}" value="{shown(value)}">'
-        for name, value in pairs
-    )
+    return Html("".join(draw("hidden", name=key, value=said) for key, said in pairs))
 
 
-def form(link: str, inside: str, kind: str = "stack", *more: tuple[str, str]) -> str:
+def form(link: str, inside: str, kind: str = "stack", *more: tuple[str, str]) -> Html:
     """What posts the query of its link, and `more`; `inside` is HTML."""
     path, _, query = link.partition("?")
     hidden = hidden_fields(*parse_qsl(query), *more)
-    start = f'<form class="{kind}" method="post" action="{shown(path)}">'
-    return f"{start}{hidden}{inside}</form>"
+    return draw("form", kind=kind, path=path, hidden=hidden, inside=Html(inside))
 
 
-def link_form(link: str, label: str, look: str, kind: str = "stack") -> str:
+def link_form(link: str, label: str, look: str, kind: str = "stack") -> Html:
     """A button that posts the query of its link; `label` is HTML."""
-    return form(link, f'<button class="{look}">{label}</button>', kind)
+    return form(link, draw("button", look=look, label=Html(label)), kind)
 
 
 def facts(language: str, rows: Iterable[Fact]) -> str:

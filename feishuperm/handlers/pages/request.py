@@ -23,13 +23,15 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from feishuperm.handlers.pages.layout import (
+    ICONS,
     Fact,
+    Html,
+    draw,
     exactly,
     facts,
     form,
     frame,
     hidden_fields,
-    icon,
     link_form,
     moment,
     page,
@@ -124,13 +126,12 @@ def confirm_page(
     The request and the one button asked for, with the words one has to agree to.
     """
     language, title = ask.language, text(ask.language, "Please confirm")
-    first = said(language, "Nothing is decided yet: only the button below decides.")
-    notes = f'<p class="note">{first}</p>'
+    notes = draw("undecided", language)
     if offer.confirm:
-        notes += f'<p class="note"><strong>{shown(offer.confirm)}</strong></p>'
-    label = shown(offer.submit if offer.needs else offer.label)
+        notes = Html(notes + draw("agreed", words=offer.confirm))
+    label = offer.submit if offer.needs else offer.label
     look = "plain" if ask.dangers or not offer.grants else "yes"
-    bar = f'<div class="bar"><button class="{look}">{label}</button></div>'
+    bar = f'<div class="bar">{draw("button", look=look, label=label)}</div>'
     typed = _fields_of(ask, offer, values or {}, "confirm")
     agreed = (("confirmed", "1"),) if offer.confirm else ()
     button = form(link, typed + bar, "confirm", ("digest", ask.digest), *agreed)
@@ -183,22 +184,17 @@ def pending(
 
 def head(ask: Ask, timing: str = "", title: str = "") -> str:
     """What it is and where; the time that is left."""
-    return (
-        f'<header class="head"><div><h1>{shown(title or ask.heading)}</h1>'
-        f'<p class="where">{shown(ask.headline)}</p></div>{timing}</header>'
-    )
+    where, html = ask.headline, Html(timing)
+    return draw("head", title=title or ask.heading, where=where, timing=html)
 
 
 def clock(ask: Ask, seconds_left: float) -> str:
     """The time left: a moment for all, a countdown where scripts run; and what then."""
     until = time.strftime("%H:%M:%S", time.localtime(ask.created + ask.seconds))
-    left, over = said(ask.language, "{left} left"), said(ask.language, "Time is over")
-    return (
-        f'<div class="timing"><span class="clock" role="timer"'
-        f' data-left="{seconds_left:.1f}" data-text="{left}" data-over="{over}">'
-        + said(ask.language, "Decide before {until}", until=until)
-        + f'</span><span class="zero">{shown(at_zero(ask))}</span></div>'
-    )
+    left = text(ask.language, "{left} left")
+    seconds, zero = f"{seconds_left:.1f}", at_zero(ask)
+    told = {"seconds": seconds, "left": left, "until": until, "zero": zero}
+    return draw("clock", ask.language, **told)
 
 
 def subject(ask: Ask, asked_below: bool = False) -> Iterator[str]:
@@ -234,11 +230,7 @@ def _whole(ask: Ask, link: str) -> str:
         note = said(
             ask.language, "⚠ Secrets are masked as ***: the full request shows them"
         )
-    label = said(ask.language, "See the whole request")
-    return (
-        f'<p class="muted">{note}</p>'
-        f'<a class="button plain" href="{shown(link)}">{label}</a>'
-    )
+    return draw("whole", ask.language, note=Html(note), link=link)
 
 
 def origin(ask: Ask) -> tuple[Fact, ...]:
@@ -260,10 +252,7 @@ def _block(ask: Ask, block: Block) -> Iterator[str]:
     yield f'<section class="block">{label}<{tag} class="{look}{escape(block.kind)}">'
     yield from _content(block.kind, block.text)
     if block.hidden:
-        left_out = said(
-            ask.language, "… ({count} characters left out here) …", count=block.hidden
-        )
-        yield f'<span class="gap">{left_out}</span>'
+        yield draw("gap", ask.language, count=block.hidden)
         yield from _content(block.kind, block.tail)
     yield f"</{tag}></section>"
 
@@ -378,8 +367,7 @@ class _Answers:
         link = self._links[self._choice.name]
         legend = f'<p class="legend">{_asked(ask.language, choice)}</p>'
         options = "".join(
-            f'<button class="option" name="{shown(choice.name)}"'
-            f' value="{escape(option.value)}">{_option_words(option)}</button>'
+            draw("choice", name=choice.name, **_told(option))
             for option in choice.options
         )
         return form(link, legend + options, "stack", ("digest", ask.digest))
@@ -387,10 +375,12 @@ class _Answers:
     def rows(self) -> str:
         """The two buttons most people want, always on the screen; those beside them."""
         bar = "".join(map(self._button, self._bar))
-        pair = "".join(map(self._button, self._row))
-        return f'<div class="bar">{bar}<p class="told" role="alert"></p></div>' + (
-            f'<div class="pair">{pair}</div>' if pair else ""
-        )
+        return draw("bar", buttons=Html(bar)) + self._pair(self._row)
+
+    def _pair(self, offers: Sequence[Offer]) -> str:
+        """Buttons of the second rank beside each other."""
+        drawn = Html("".join(map(self._button, offers)))
+        return draw("pair", buttons=drawn) if drawn else ""
 
     def more(self) -> str:
         """All that is wanted seldom, folded; open if something in it was filled in."""
@@ -408,19 +398,13 @@ class _Answers:
         )
         if self._edit:
             parts += (self._fields_of(self._edit), self._button(self._edit))
-        if self._folded:
-            drawn = "".join(map(self._button, self._folded))
-            parts.append(f'<div class="pair">{drawn}</div>')
+        parts.append(self._pair(self._folded))
         label = said(ask.language, "Hold")
         hold = self._draw("hold", "refuse", "plain", label) if ask.hold else ""
         parts += (f'<div class="hold">{hold}</div>', _rule_part(ask), _known(ask))
         parts.append(facts(ask.language, origin(ask)))
         state = " open" if self._values else ""
-        summary = said(ask.language, "More")
-        return (
-            f'<details class="more"{state}><summary>{summary}</summary>'
-            f'<div class="stack">{"".join(parts)}</div></details>'
-        )
+        return draw("more", ask.language, state=state, inside=Html("".join(parts)))
 
     def _button(self, offer: Offer) -> str:
         look = offer.look
@@ -439,10 +423,8 @@ class _Answers:
     ) -> str:
         path, _, query = self._links[name].partition("?")
         signature = dict(parse_qsl(query)).get("sig", "")
-        return (
-            f'<button class="{escape(look)}" form="{owner}" formaction="{shown(path)}"'
-            f' name="sig" value="{shown(signature)}"{more}>{label}</button>'
-        )
+        owned = {"owner": owner, "path": path, "signature": signature}
+        return draw("route", look=look, label=Html(label), more=Html(more), **owned)
 
     def _fields_of(self, offer: Offer) -> str:
         return _fields_of(self._ask, offer, self._values, _owner_of(offer))
@@ -495,21 +477,18 @@ def _fields_of(ask: Ask, offer: Offer, values: Values, owner: str) -> str:
 
 def _text_field(field: Field, values: Values, owner: str, look: str) -> str:
     value = (values.get(field.name) or (field.value,))[0]
-    name = (
-        f'form="{owner}" name="{shown(field.name)}" maxlength="{field.limit}"'
-        f' autocomplete="off" placeholder="{shown(field.hint)}"'
-    )
-    drawn = f'<input type="text" {name} value="{escape(value)}">'
-    if field.type == "lines":
-        # A browser takes one line end away behind the tag.
-        drawn = f'<textarea {name} spellcheck="false">\n{escape(value)}</textarea>'
-    return f'<label class="{look}">{shown(field.label)}{drawn}</label>'
+    # A browser takes one line end away behind the tag.
+    kind, start = ("lines", "\n") if field.type == "lines" else ("text", "")
+    about = {"name": field.name, "limit": str(field.limit), "hint": field.hint}
+    typed = Html(start + escape(value))
+    return draw(kind, look=look, label=field.label, owner=owner, value=typed, **about)
 
 
-def _option_words(option: Option) -> str:
+def _told(option: Option) -> dict[str, Html]:
+    """What an option sends, and its words."""
     detail = f'<span class="muted">{shown(option.detail)}</span>'
     words = f"<b>{shown(option.value)}</b>" + (detail if option.detail else "")
-    return f"<span>{words}</span>"
+    return {"value": Html(escape(option.value)), "words": Html(f"<span>{words}</span>")}
 
 
 def _asked(language: str, field: Field) -> str:
@@ -527,10 +506,14 @@ def _choice(
     chosen = frozenset(map(in_form, values.get(field.name) or first))
     kind = "checkbox" if field.type == "many" else "radio"
     options = "".join(
-        f'<label class="option"><input type="{kind}" form="{owner}"'
-        f' name="{shown(field.name)}" value="{escape(option.value)}"'
-        f"{' checked' if in_form(option.value) in chosen else ''}>"
-        f"{_option_words(option)}</label>"
+        draw(
+            "tick",
+            kind=kind,
+            owner=owner,
+            name=field.name,
+            checked=" checked" if in_form(option.value) in chosen else "",
+            **_told(option),
+        )
         for option in field.options
     )
     legend = f"<legend>{_asked(language, field)}</legend>"
@@ -590,14 +573,8 @@ def result_page(
 
 def undone_page(language: str, outcome: Outcome) -> bytes:
     """The page after "undo"."""
-    sentence = said(
-        language,
-        "The rule is out of the project; a session that runs keeps it until it ends.",
-    )
-    below = f'<p class="line">{sentence}</p>'
-    about = facts(language, outcome_facts(outcome))
-    heading = text(language, "Undone")
-    return _verdict(language, heading, below, about, "good", "check")
+    below, about = draw("undone", language), facts(language, outcome_facts(outcome))
+    return _verdict(language, text(language, "Undone"), below, about, "good", "check")
 
 
 def undo_form(outcome: Outcome, link: str) -> str:
@@ -619,12 +596,12 @@ def _result_line(outcome: Outcome) -> str:
     """How the call went on; the script fills it in as soon as that is known."""
     look = outcome.result_look if outcome.result else ""
     gap = "" if outcome.result else " hidden"
-    return f'<p class="result {look}" id="result"{gap}>{shown(outcome.result)}</p>'
+    return draw("result", look=look, gap=gap, result=outcome.result)
 
 
 def message_page(language: str, title: str, sentence: str) -> bytes:
     """A page with one sentence; `title` is a text key."""
-    line = f'<p class="line">{shown(sentence)}</p>'
+    line = draw("line", line=sentence)
     return _verdict(language, text(language, title), line, "", "late", "ask")
 
 
@@ -651,8 +628,7 @@ def _verdict(
     events: str = "",
 ) -> bytes:
     body = (
-        '<section class="sheet verdict" role="status">'
-        f"{icon(sign)}<h1>{shown(heading)}</h1>{below}</section>",
+        draw("verdict", icon=ICONS[sign], heading=heading, below=Html(below)),
         f'<section class="sheet stack">{about}</section>' if about else "",
     )
     return b"".join(frame(language, heading, _main(body, events, f"look-{look}")))

@@ -201,11 +201,16 @@ def test_every_text_the_script_asks_for_is_sent_and_no_more() -> None:
     assert asked == set(inbox.TEXTS)
 
 
-def test_every_blank_of_the_page_has_its_words_and_no_more() -> None:
-    made = {"count", "any", "none_yet", "rows", "parts", "keys", "buttons", "note"}
-    made |= {"sessions"}
+def test_blanks_of_the_page_are_filled_and_its_sentences_told() -> None:
     blanks = set(re.findall(r"\{\{(\w+)\}\}", INBOX))
-    assert blanks - made - {"texts"} == set(inbox.WORDS)
+    assert blanks == {
+        *("count", "any", "none_yet", "rows", "parts", "sessions", "keys", "texts")
+    }
+    sentences = re.findall(r"\{\{=(.+?)\}\}", INBOX)
+    assert len(sentences) > 20
+    page = b"".join(inbox.inbox_page("zh", [])).decode()
+    assert "{{" not in page.partition("<script>")[0].partition("</style>")[2]
+    assert not [sentence for sentence in sentences if f">{sentence}<" in page]
 
 
 def test_help_explains_the_buttons_to_people_without_a_keyboard() -> None:
