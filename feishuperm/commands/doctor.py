@@ -10,10 +10,10 @@ from feishuperm.app.api import page_of
 from feishuperm.app.health import FAIL
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser, number
-from feishuperm.lib.language import translate
+from feishuperm.lib.language import page, translate
 from feishuperm.lib.terminal import say, show
 from feishuperm.messages import msg
-from feishuperm.setup.doctor import CODES, DoctorContext, Row, examine
+from feishuperm.setup.doctor import DoctorContext, Row, examine
 
 
 def main(args: list[str]) -> int:
@@ -33,10 +33,19 @@ def main(args: list[str]) -> int:
     return 1 if any(row.state == FAIL for row in rows) else 0
 
 
+def phone_codes() -> dict[int, tuple[str, str]]:
+    """The numbers that a phone shows: what each means, and what repairs it."""
+    rows = (part.strip().split("\n") for part in page("codes", "txt").split("\n\n"))
+    return {
+        int(code): (said, cure) for codes, said, cure in rows for code in codes.split()
+    }
+
+
 def explain(code: int) -> int:
     """Say what a number of Feishu's means, and what repairs it."""
-    if code in CODES:
-        meaning, cure = CODES[code]
+    known = phone_codes()
+    if code in known:
+        meaning, cure = known[code]
     elif code in API_CODES:
         meaning = API_CODES[code][1]
         cure = msg("feishuperm doctor names the page") if page_of(code) else ""

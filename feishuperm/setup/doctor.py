@@ -439,12 +439,6 @@ def check_mode(here: DoctorContext) -> Iterator[Finding]:
         yield warn(text, msg("if no card comes, run claude in a terminal"))
 
 
-def asks_enough(here: DoctorContext) -> bool:
-    """Whether sessions start in a mode in which cards come."""
-    list(check_settings(here))  # reads them
-    return all(result.state == OK for result in check_mode(here))
-
-
 # The server: does it run, where does it listen; a request there and back.
 
 
@@ -681,52 +675,6 @@ def check_project(
         text = msg("Claude Code does not trust {} yet", folder)
         return warn(text, f"cd {shlex.quote(folder)} && claude")
     return ok(msg("sessions may be started in {} ({})", folder, mode or "default"))
-
-
-# The numbers a phone shows when a tap fails: what each means, and what repairs it.
-
-
-PHONE_CODES = {
-    (108002, 200671, 200672): (
-        msg(
-            "the program that got the tap answered it wrongly: often a second program "
-            "on the same app"
-        ),
-        msg("feishuperm doctor counts the app's connections"),
-    ),
-    (200080, 300000): (
-        msg("Feishu had an error of its own"),
-        msg("tap again in a minute"),
-    ),
-    (200340, 200345, 200346, 200347): (
-        msg(
-            "Feishu could not deliver the tap: the app's callback card.action.trigger "
-            "is not subscribed, not set to the long connection or not published; or no "
-            "server is connected to the app"
-        ),
-        msg("feishuperm doctor names which, feishuperm install --rescan subscribes it"),
-    ),
-    (200341,): (
-        msg(
-            "the server did not answer the tap within 3 seconds: it was busy or "
-            "restarting, or its connection was half dead"
-        ),
-        msg("feishuperm status, then tap again: nothing is decided twice"),
-    ),
-    (200342, 200343): (
-        msg("the app's callback is set to a web address, and nobody answers there"),
-        msg("set it to the long connection: feishuperm doctor names the page"),
-    ),
-    (200530, 200861, 230099): (
-        msg("Feishu could not draw the card"),
-        msg("tap again; if it stays: feishuperm doctor"),
-    ),
-    (200673, 200830): (
-        msg("the tap arrived, but Feishu could not draw the new card"),
-        msg("the inbox shows what was decided: feishuperm status"),
-    ),
-}
-CODES = {code: row for codes, row in PHONE_CODES.items() for code in codes}
 
 
 # The examination.
