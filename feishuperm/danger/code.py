@@ -24,7 +24,7 @@ from feishuperm.danger.interpreter import (
     shown,
 )
 from feishuperm.danger.paths import OUTSIDE, UNKNOWN, is_secret
-from feishuperm.shell.programs import sections
+from feishuperm.tables import sections
 
 MAX_CODE = 15_000  # characters: some ten milliseconds
 MAX_POWERSHELL = 15_000

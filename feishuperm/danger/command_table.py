@@ -17,8 +17,8 @@ from feishuperm.shell.programs import (
     ROOT,
     SHELLS,
     WRAPPERS,
-    sections,
 )
+from feishuperm.tables import sections
 
 LOOKED_AT = 10  # words of a command
 HARMLESS = re.compile(

@@ -36,7 +36,6 @@ from feishuperm.danger.paths import (
     is_secret,
     odd_letters,
 )
-from feishuperm.shell.programs import sections
 from feishuperm.shell.reader import (
     LITERAL,
     MAX_TEXT,
@@ -48,6 +47,7 @@ from feishuperm.shell.reader import (
     Word,
     parse,
 )
+from feishuperm.tables import sections
 
 Program = Callable[["ShellState", "Call"], "Output | None"]  # None: `NOTHING`
 

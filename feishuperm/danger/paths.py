@@ -14,7 +14,7 @@ from posixpath import isabs, join, normpath
 from typing import NamedTuple
 
 from feishuperm.danger.command_table import pattern
-from feishuperm.shell.programs import sections
+from feishuperm.tables import sections
 
 UNKNOWN = "\0"  # in a word: something that only the run will tell
 MAX_PATH = 4096  # no system takes a longer one

@@ -30,7 +30,7 @@ from feishuperm.danger.interpreter import (
 )
 from feishuperm.danger.paths import OUTSIDE, UNKNOWN
 from feishuperm.danger.wrappers import by_words, cd
-from feishuperm.shell.programs import sections
+from feishuperm.tables import sections
 
 # Another machine.
 

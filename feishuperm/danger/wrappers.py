@@ -32,7 +32,8 @@ from feishuperm.danger.interpreter import (
     shown,
 )
 from feishuperm.danger.paths import OUTSIDE, UNKNOWN, UNSURE
-from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS, sections
+from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS
+from feishuperm.tables import sections
 
 MAX_SPLIT = 100  # words of a text in an option
 MAX_FORM = 200  # characters of a format that is repeated

@@ -38,7 +38,7 @@ _SURE = ("password", "passwd", "passphrase", "pwd", "authorization", "cookie")
 _QUOTE = {mark: re.compile(rf"(?<!\\){mark}") for mark in '"`'}
 _CLOSED = {mark: re.compile(rf"{mark}[^\s{mark}]*{mark}") for mark in "\"'"}
 
-TABLE = sections("lib/secrets.txt")
+TABLE = dict(sections("lib/secrets.txt"))
 _OPTIONS = {
     name: re.compile(rf"[ \t]{option}(?=[^\s-])")
     for names, _, option in (line.partition(" = ") for line in TABLE.pop("options"))

@@ -7,23 +7,7 @@ before the command or the script, and a program without such words gets no value
 
 from __future__ import annotations
 
-import re
-from functools import cache
-
-
-@cache
-def sections(file: str) -> dict[str, list[str]]:
-    """The lines of a table of this program by their section."""
-    read = __spec__.loader.get_data  # type: ignore[union-attr]
-    data = read(__file__[: -len("shell/programs.py")] + file)
-    found: dict[str, list[str]] = {}
-    for line in data.decode().splitlines():
-        head = re.fullmatch(r"\[([\w .]+)\]", line)
-        if head:
-            lines = found.setdefault(head[1], [])
-        elif line and not line.startswith("# ") and line != "#":
-            lines.append(line)
-    return found
+from feishuperm.tables import sections
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -14,7 +14,7 @@ from feishuperm.danger.command_table import (
     words,
 )
 from feishuperm.danger.paths import protected
-from feishuperm.shell.programs import sections
+from feishuperm.tables import sections
 from tests.tables import every_row
 
 PACKAGE = Path(feishuperm.__file__).parent

@@ -7,7 +7,8 @@ from feishuperm.danger.command_table import programs
 from feishuperm.danger.interpreter import ANY, Program
 from feishuperm.danger.reader import functions
 from feishuperm.danger.wrappers import RUN_BY_OTHERS, by_words, unknown
-from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS, sections
+from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS
+from feishuperm.tables import sections
 from tests.tables import every_row
 
 
