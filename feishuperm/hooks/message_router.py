@@ -70,9 +70,7 @@ def sdk_callback(manager: HookManager, callback: HookCallback) -> SdkCallback:
     async def hook(
         fields: dict[str, Any], tool_use_id: str | None, context: Any
     ) -> dict[str, Any]:
-        output = await asyncio.to_thread(
-            manager.execute, callback, fields, tool_use_id
-        )
+        output = await asyncio.to_thread(manager.execute, callback, fields, tool_use_id)
         return for_client(str(fields.get("hook_event_name", "")), output)
 
     return hook

@@ -6,10 +6,12 @@ the terminal and each request has a few seconds before it is given back.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,11 @@ from tests.served import Served
 pytestmark = pytest.mark.agents
 HOOKED = ("codex", "qwen", "copilot")
 WAIT = 7  # seconds: time for a tap, and not too long for what is given back
+OWN_SECONDS = 4  # after which an agent ends its hook: before the person's time is up
+# Markup, quotes, substitution that a second shell would run, a turn of the direction.
+HOSTILE = (
+    """touch hostile.txt; : '<img src=x onerror=y> "$(touch a) `touch b`" \u202e x'"""
+)
 REASON = '先写测试 "\\ <b>`$(id)`'
 
 
@@ -33,10 +40,10 @@ class Stage:
         wait = {"PERMISSION_REQUEST_TIMEOUT": str(WAIT)}
         self.server = self.open.enter_context(Served(pyz, home, **wait))
 
-    def lab(self, name: str) -> AgentLab:
+    def lab(self, name: str, timeout: int = 30) -> AgentLab:
         lab = self.open.enter_context(agent_lab(name, str(self.pyz)))
         lab.extra["PERMISSION_SOCKET_PATH"] = self.server.socket
-        lab.our_hook()
+        lab.our_hook(timeout)
         return lab
 
     def asked(self) -> str:
@@ -46,6 +53,7 @@ class Stage:
 
     def ended(self, id: str) -> dict[str, object]:
         """The end of a request, as the ledger has it."""
+        wait_until(lambda: id not in self.server.waiting(), BUSY)
 
         def end() -> list[dict[str, object]]:
             rows = self.server.ledger()
@@ -62,13 +70,19 @@ def stage(pyz: Path, home: Path) -> Iterator[Stage]:
         yield made
 
 
-def begin(lab: AgentLab, name: str) -> None:
+def begin(lab: AgentLab, name: str, command: str = "") -> None:
     """Let the model call for a command, and say when its turn is over."""
-    lab.model.push([lab.shell(f"touch {name}.txt")], [text(f"over: {name}")])
+    call = lab.shell(command or f"touch {name}.txt")
+    lab.model.push([call], [text(f"over: {name}")])
     if lab.session_open is None:
         lab.start(f"now {name}")
     else:
         lab.say(f"now {name}")
+
+
+def unquoted(page: str) -> str:
+    """A page's text with its quotes as they are: they may be escaped or not."""
+    return page.replace("&quot;", '"').replace("&#x27;", "'").replace("&#39;", "'")
 
 
 def has_dialog(lab: AgentLab) -> bool:
@@ -125,8 +139,70 @@ def test_phone_answers_and_the_terminal_has_what_is_given_back(
     assert not lab.has("away.txt")
 
 
-def test_two_agents_ask_one_server_at_once(stage: Stage) -> None:
-    labs = [stage.lab("codex"), stage.lab("qwen")]
+@pytest.mark.parametrize("name", HOOKED)
+def test_text_of_any_kind_runs_as_it_was_shown_and_a_pass_asks_no_more(
+    stage: Stage, name: str
+) -> None:
+    lab, server = stage.lab(name), stage.server
+
+    begin(lab, "hostile", HOSTILE)
+    id = stage.asked()
+    page = server.get(f"/request?id={id}").text
+    assert escape(HOSTILE.partition("\u202e")[0], quote=False) in unquoted(page)
+    assert "<img src=x" not in page and "\u202e" not in page
+    server.post("/allow", id=id, confirmed="1")
+    lab.wait_screen("over: hostile")
+    assert {*os.listdir(lab.project)} == {".git", "hostile.txt"}
+
+    begin(lab, "passed")
+    server.post("/minutes", id=stage.asked(), confirmed="1")
+    lab.wait_screen("over: passed")
+    os.remove(os.path.join(lab.project, "passed.txt"))
+    begin(lab, "again", "touch passed.txt")
+    lab.wait_screen("over: again")
+    assert lab.has("passed.txt") and not has_dialog(lab)
+    assert server.ledger()[-1]["surface"] == "pass"
+
+
+def test_changed_command_runs_instead(stage: Stage) -> None:
+    lab = stage.lab("qwen")
+    begin(lab, "mine")
+    stage.server.post("/edit", id=stage.asked(), command="touch theirs.txt")
+    lab.wait_screen("over: mine")
+    assert (lab.has("mine.txt"), lab.has("theirs.txt")) == (False, True)
+
+
+def test_interrupt_ends_the_turn(stage: Stage) -> None:
+    lab = stage.lab("copilot")
+    begin(lab, "mine")
+    stage.server.post("/interrupt", id=stage.asked())
+    lab.wait_screen("Permission denied by a PermissionRequest hook")
+    lab.model.script["main"] = []
+    lab.model.push([text("still here")])
+    lab.say("hello")
+    lab.wait_screen("still here")
+    assert not lab.has("mine.txt")
+    assert "over: mine" not in lab.screen_of.screen()
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_hook_that_the_agent_itself_ends_leaves_its_dialog_and_a_settled_card(
+    stage: Stage, name: str
+) -> None:
+    lab = stage.lab(name, timeout=OWN_SECONDS)
+    begin(lab, "slow")
+    id = stage.asked()
+    lab.wait_screen(lab.dialog)
+    assert stage.ended(id)["state"] == "gone"
+    stage.server.get(f"/allow?id={id}")
+    assert has_dialog(lab) and not lab.has("slow.txt")
+    lab.press(lab.approve)
+    lab.wait_screen("over: slow")
+    assert lab.has("slow.txt")
+
+
+def test_agents_ask_one_server_at_once(stage: Stage) -> None:
+    labs = [stage.lab(name) for name in HOOKED]
     for lab in labs:  # a start may take longer than a request waits
         lab.model.push([text("ready")])
         lab.start("hello")
@@ -144,6 +220,7 @@ def test_two_agents_ask_one_server_at_once(stage: Stage) -> None:
     ids = {row["agent"]: row["id"] for row in rows}
     stage.server.post("/allow", id=ids["qwen"], confirmed="1")
     stage.server.post("/deny", id=ids["codex"])
+    stage.server.post("/allow", id=ids["copilot"], confirmed="1")
     for lab in labs:
         lab.wait_screen("over: mine")
-    assert [lab.has("mine.txt") for lab in labs] == [False, True]
+    assert [lab.has("mine.txt") for lab in labs] == [False, True, True]
