@@ -175,13 +175,15 @@ def saved_mode(session: str, transcript: str, environ: Mapping[str, str]) -> str
 def folder_mode(folder: str, environ: Mapping[str, str]) -> str:
     """The permission mode in which sessions start there; empty: the client's own.
 
-    Raises FeishupermError for one in which nobody is asked, and for settings that
+    Raises FeishupermError if any file names one in which nobody is asked: the client
+    passes over a stronger file in which it finds a mistake.  And for settings that
     cannot be read.
     """
     mode = ""
     for path in (*claude_settings(folder, environ).values(), *managed_settings()):
-        mode = text_at(read_json(path), "permissions", "defaultMode") or mode
-    return asking(mode)
+        named = text_at(read_json(path), "permissions", "defaultMode")
+        mode = asking(named) or mode
+    return mode
 
 
 def asking(mode: str) -> str:

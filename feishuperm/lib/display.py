@@ -48,6 +48,12 @@ def count_unseen(text: str) -> int:
     return len(others) - len(_UNSEEN_RUN.sub("", others))
 
 
+def first_seen(text: str) -> str:
+    """The first character that is no blank and that the eye can see; empty: none."""
+    shown = (c for c in text if c.isprintable() and not c.isspace())
+    return next((c for c in shown if not _UNSEEN.match(c)), "")
+
+
 def _others(text: str) -> str:
     """What of a text is not plain."""
     rest = text.encode("utf-8", "surrogatepass").translate(None, _PLAIN)

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import claude_client as client
+from feishuperm.lib.display import first_seen
 from feishuperm.lib.log import log
 from feishuperm.messages import message_of, msg, text
 from feishuperm.models import panel as looks
@@ -42,7 +43,6 @@ MOST_SHOWN = 50  # cards at a time: the oldest cannot be confirmed any more
 # Characters: the card has to show all of it, and Feishu takes 30 kB.
 MOST_TEXT = 2000
 UNSENDABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-COMMAND = re.compile(r"[\s\ufeff]*/")  # such as /add-dir, which would widen the folder
 GO, CANCEL = "go", "cancel"
 USAGE = {
     "start": msg("Like this: `start PROJECT what to do`; projects: {}"),
@@ -392,7 +392,8 @@ def checked(said: str, usage: str) -> str:
         raise FeishupermError(
             msg("The text is longer than {} characters: send less", MOST_TEXT)
         )
-    if COMMAND.match(said):
+    # Such as /add-dir, which would widen the folder.  The client drops what nobody sees.
+    if first_seen(said) == "/":
         raise FeishupermError(
             msg("A text that begins with / is a command of the client: use words")
         )

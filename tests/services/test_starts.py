@@ -341,6 +341,17 @@ def test_folder_whose_mode_asks_nobody_is_refused(
     bench.refused("shop go", f"mode {mode} nobody is asked")
 
 
+def test_stronger_file_is_no_leave_to_start_where_another_asks_nobody(
+    bench: Bench,
+) -> None:
+    """The client skips a whole file for one mistake in it: another file counts then."""
+    everywhere = bench.home / ".claude" / "settings.json"
+    bench.write(str(everywhere), {"permissions": {"defaultMode": "bypassPermissions"}})
+    own = {"permissions": {"defaultMode": "default"}, "hooks": {"Stop": "no list"}}
+    bench.write(f"{bench.shop}/.claude/settings.json", own)
+    bench.refused("shop go", "bypassPermissions nobody is asked")
+
+
 def test_settings_that_cannot_be_read_are_no_leave_to_start(bench: Bench) -> None:
     os.makedirs(f"{bench.shop}/.claude")
     Path(f"{bench.shop}/.claude/settings.json").write_text("{")
@@ -480,7 +491,9 @@ PATHS = (
 SENDERS = ("", "ou_", "ou_owner ", " ou_owner", "OU_OWNER", "ou_owner\n", "*", "ou_o")
 UNSENT = (
     *("/help", "/add-dir /", "  /x", "\ufeff/x", "\u3000/x", "a\0b", "\x1b[2J"),
-    *("a\rb", "\x7f", chr(0xD800), "\n/x", "\t/x"),
+    *("a\rb", "\x7f", chr(0xD800), "\n/x", "\t/x", "\u200b/x", "\xad /x", "\u2060/x"),
+    *("\ufe0f/x", "\u3164/x", "\u115f\u200d/x", "\U000e0041/x", "\u0378/x", "\ue000/x"),
+    *("\U000e0101/x", "\u034f/x", "\u17b4/x", "\u180e/x", "\uffa0\n/x", "\u202e/x"),
 )
 HOSTILE = [
     *((text, OWNER) for text in (f"shop {each}" for each in (*OPTIONS, *SHELL))),
