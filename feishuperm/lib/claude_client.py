@@ -12,13 +12,13 @@ environment of this process without the settings of feishuperm, which hold its s
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from glob import escape, glob
+from typing import Any
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.child import STDERR, STDOUT, Child
@@ -26,7 +26,7 @@ from feishuperm.lib.config import claude_dir, claude_settings, home, managed_set
 from feishuperm.lib.display import one_line
 from feishuperm.lib.files import main_folder, read_json, top_folder
 from feishuperm.messages import msg
-from feishuperm.models.fields import list_at, part_at, text_at, value_at
+from feishuperm.models.fields import decoded, list_at, part_at, text_at, value_at
 
 PROGRAM = "claude"
 SECONDS = 30.0  # a start takes one or two, the first one also starts a daemon
@@ -34,9 +34,6 @@ SECONDS = 30.0  # a start takes one or two, the first one also starts a daemon
 BYPASSES = ("bypassPermissions", "dontAsk")
 SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 STARTED = re.compile(r"backgrounded\W+([0-9a-f]{8})\b")
-# A quotation mark inside a text of the transcript has a backslash before it.
-MODE = re.compile(rb'"permissionMode":"(\w+)"')
-FOLDER = re.compile(rb'"cwd":("(?:[^"\\]|\\.)*")')
 FIRST, MOST = 1 << 20, 8 << 20  # bytes of a transcript, from its start and its end
 # The hook of a started session finds its server by these.
 KEPT = ("FEISHUPERM_CONFIG", "PERMISSION_SOCKET_PATH")
@@ -49,7 +46,12 @@ KEYS = (
 # Set by hosts that start the client in folders they do not vouch for.
 IGNORE = "CLAUDE_CODE_IGNORE_PERSISTED_TRUST"
 ACCEPTED = "hasTrustDialogAccepted"
+HELP = "feishuperm help sessions"
+NOT_FOUND = msg(
+    "claude is not in the PATH: `feishuperm help sessions` says how to set it"
+)
 TOO_OLD = msg("this Claude Code is too old to start sessions: claude update")
+NO_LIST = msg("it lists no sessions; update it: claude update")
 NO_KEY = msg(
     "The server's environment has no API key and no login for Claude Code: it may "
     "refuse. `feishuperm help sessions` says where to set one."
@@ -58,13 +60,9 @@ NO_KEY = msg(
 
 def find(environ: Mapping[str, str] = os.environ) -> str:
     """The client's path. Raises FeishupermError."""
-    path = environ.get("PATH", os.defpath)
-    found = shutil.which(PROGRAM, path=path)
+    found = shutil.which(PROGRAM, path=environ.get("PATH", os.defpath))
     if not found:
-        raise FeishupermError(
-            msg("claude is not in the PATH of feishuperm's server: {}", path),
-            "feishuperm help sessions",
-        )
+        raise FeishupermError(NOT_FOUND, HELP)
     return found
 
 
@@ -125,51 +123,47 @@ def living(environ: Mapping[str, str], session: str) -> str:
 
     Raises FeishupermError.
     """
-    try:
-        rows = json.loads(run(["agents", "--json"], home(environ), environ))
-    except ValueError:
-        raise FeishupermError(TOO_OLD) from None
-    kinds = {text_at(row, "sessionId"): text_at(row, "kind") for row in list_at(rows)}
+    rows = listed(environ)
+    kinds = {text_at(row, "sessionId"): text_at(row, "kind") for row in rows}
     return kinds.get(session, "")
+
+
+def listed(environ: Mapping[str, str], seconds: float = SECONDS) -> list[Any]:
+    """The sessions that live, in the client's own words. Raises FeishupermError."""
+    rows = decoded(run(["agents", "--json"], home(environ), environ, seconds))
+    if not isinstance(rows, list):
+        raise FeishupermError(NO_LIST)
+    return rows
 
 
 # What the client has written down.
 
 
-def transcript_of(session: str, environ: Mapping[str, str]) -> str:
-    """The path of a session's transcript; empty without one."""
-    if not SESSION_ID.fullmatch(session):
-        return ""
-    pattern = os.path.join(escape(claude_dir(environ)), "projects", "*", f"{session}.*")
-    return next((path for path in glob(pattern) if path.endswith(".jsonl")), "")
+def saved(session: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """A session's folder, and the permission mode in which it would go on.
 
-
-def first_folder(transcript: str) -> str:
-    """The folder in which a session began; empty if that cannot be told."""
-    try:
-        with open(transcript, "rb") as file:
-            match = FOLDER.search(file.read(FIRST))
-        return str(json.loads(match[1])) if match else ""
-    except (OSError, ValueError):
-        return ""
-
-
-def saved_mode(session: str, transcript: str, environ: Mapping[str, str]) -> str:
-    """The permission mode in which a session would go on; empty if nobody knows.
-
-    Raises FeishupermError for one in which nobody is asked.
+    Empty: nobody knows. Raises FeishupermError for a mode in which nobody is asked.
     """
-    path = os.path.join(claude_dir(environ), "jobs", session[:8], "state.json")
+    pattern = os.path.join(escape(claude_dir(environ)), "projects", "*", f"{session}.*")
+    paths = glob(pattern) if SESSION_ID.fullmatch(session) else []
+    job = os.path.join(claude_dir(environ), "jobs", session[:8], "state.json")
     try:
-        flags = " ".join(map(str, list_at(read_json(path), "respawnFlags")))
-        if "dangerously" in flags or any(mode in flags for mode in BYPASSES):
-            return asking(BYPASSES[0])
-        with open(transcript, "rb") as file:
+        with open(next((p for p in paths if p.endswith(".jsonl")), ""), "rb") as file:
+            folder = _first(file.read(FIRST).split(b"\n"), "cwd")
             file.seek(-min(MOST, file.seek(0, os.SEEK_END)), os.SEEK_END)
-            found = MODE.findall(file.read(MOST))
+            mode = _first(reversed(file.read(MOST).split(b"\n")), "permissionMode")
+        flags = " ".join(map(str, list_at(read_json(job), "respawnFlags")))
     except (OSError, FileError):
-        return ""
-    return asking(found[-1].decode() if found else "")
+        return "", ""
+    if "dangerously" in flags or any(mode in flags for mode in BYPASSES):
+        asking(BYPASSES[0])
+    return folder, asking(mode)
+
+
+def _first(lines: Iterable[bytes], key: str) -> str:
+    """The first text that a line has by this name itself, not in what it quotes."""
+    found = (text_at(decoded(row), key) for row in lines if key.encode() in row)
+    return next(filter(None, found), "")
 
 
 def folder_mode(folder: str, environ: Mapping[str, str]) -> str:

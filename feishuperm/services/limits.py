@@ -4,9 +4,10 @@
     armed -> told         the same button again
     armed -> over         the limit has reset: the session gets one prompt, once
 
-It is kept in a file of this user, so that a restart of the server loses none; what is
-due is taken out of it before anything is done.  A session that lives is woken as a
-person's `next` wakes it; one that has ended is continued (`services.starts`).
+A notice names session and time in the id of its panel.  What is armed is kept in a file
+of this user, so that a restart of the server loses none; what is due is taken out of it
+before anything is done.  A session that lives is woken as a person's `next` wakes it;
+one that has ended is continued (`services.starts`).
 """
 
 from __future__ import annotations
@@ -16,22 +17,17 @@ import os
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.config import state_dir
 from feishuperm.lib.files import read_json, write_atomic
 from feishuperm.lib.log import log
+from feishuperm.lib.task import run
 from feishuperm.messages import message_of, msg, text
-from feishuperm.models.ask import (
-    NOTICE_PRESS,
-    SETTLED,
-    Answer,
-    Block,
-    Notice,
-    from_plain,
-    to_plain,
-)
+from feishuperm.models import ask as kinds
+from feishuperm.models.ask import Answer, Block, Notice, from_plain, to_plain
 from feishuperm.models.fields import part_at
 from feishuperm.models.kind import TEXT
 from feishuperm.models.panel import ERROR, OVER, Asker, Button, Panel, Row, Told
@@ -45,16 +41,21 @@ TICK, LATE = 30.0, 60.0  # seconds: between two looks; after the limit has reset
 MOST = 100  # sessions
 TAIL = 64 << 10  # bytes of a transcript
 RESETS = re.compile(rb'"quotaLimits":\{[^{}]*"resetsAt":([0-9]{10})\b')
+PANEL = re.compile(r"limit:(.+):([0-9]{10})")
 PROMPT = "The usage limit has reset: go on where you stopped."
 LABEL, CANCEL = msg("Continue then"), msg("Cancel")
 
 
 class Limit(NamedTuple):
-    """A session that waits for its limit; every field has a default."""
+    """A session that goes on after its limit; every field has a default."""
 
     session: str = ""
-    resets: float = 0.0  # wall clock
-    asker: Asker = Asker()  # who pressed; nobody: it is not armed
+    resets: float = 0.0  # wall clock, whole seconds
+    asker: Asker = Asker()  # who pressed
+
+    @property
+    def panel(self) -> str:
+        return f"limit:{self.session}:{self.resets:.0f}"
 
 
 class Limits:
@@ -80,29 +81,22 @@ class Limits:
         self._language = language
         self._clock = clock
         self._path = path or os.path.join(state_dir(), "limits.json")
-        self._rows = self._read()  # by the id of the panel
+        self._armed = self._read()  # by session
         later(TICK, self._tick)
 
     def complete(self, notice: Notice, payload: HookPayload) -> Notice:
         """The notice of a failure: of a usage limit with its time and its button."""
-        now = self._clock()
+        now, session = self._clock(), payload.session_id()
         resets = resets_at(payload, now)
         if not resets:
             return notice
-        session = payload.session_id()
-        said = self._say(msg("It resets at {}", clock_time(resets, now)))
-        notice = notice._replace(text=f"{notice.text}\n{said}")
-        id, row = f"limit:{session}", Limit(session, resets)
-        old = self._rows.get(id, row)
-        if abs(old.resets - resets) < LATE:  # the same limit, met again
-            row = old
-        try:
-            self._keep(id, row)
-        except FileError as error:
-            log(f"a usage limit cannot be kept: {error}", "error")
-            return notice
-        label = CANCEL if row.asker.who else LABEL
-        return notice._replace(panel=id, button=self._say(label))
+        row = self._armed.get(session)
+        if row is None or abs(row.resets - resets) >= LATE:  # else met again
+            row = Limit(session, resets)
+        said = self.say(msg("It resets at {}", clock_time(resets, now)))
+        button = self.say(CANCEL if row.asker.who else LABEL)
+        said = f"{notice.text}\n{said}"
+        return notice._replace(text=said, panel=row.panel, button=button)
 
     def command(self, name: str, words: str, asker: Asker, then: Then) -> None:
         """It has none."""
@@ -111,68 +105,64 @@ class Limits:
         self, panel: str, action: str, words: str, asker: Asker, then: Then
     ) -> None:
         """Go on when it resets; pressed again: do not."""
-        row = self._rows.get(panel)
         try:
-            self._starts.must_be_owner(asker)
-            if row is None:
-                raise FeishupermError(
-                    msg("That is over: this limit has been dealt with")
-                )
-            row = row._replace(asker=Asker() if row.asker.who else asker)
-            self._keep(panel, row)
+            then(self._pressed(panel, asker))
         except FeishupermError as error:
-            then(Told(self._say(message_of(error)), ERROR))
-            return
-        self._note(row, asker, "armed" if row.asker.who else "cancelled")
-        at = clock_time(row.resets, self._clock())
-        no = msg("Cancelled: the session does not go on by itself")
-        said = self._say(msg("The session goes on at {}", at) if row.asker.who else no)
-        label = CANCEL if row.asker.who else LABEL
-        button = Button(NOTICE_PRESS, self._say(label))
-        then(Told(said, panel=self._panel(row, said)._replace(buttons=(button,))))
+            then(Told(self.say(message_of(error)), ERROR))
+
+    def _pressed(self, panel: str, asker: Asker) -> Told:
+        self._starts.must_be_owner(asker)
+        match, now = PANEL.fullmatch(panel), self._clock()
+        if match is None or float(match[2]) + LATE <= now:
+            raise FeishupermError(msg("That is over: this limit has been dealt with"))
+        row = Limit(match[1], float(match[2]), asker)
+        is_armed = row.session not in self._armed
+        self._keep(row, is_armed)
+        self._note(row, asker, "armed" if is_armed else "cancelled")
+        said = msg("Cancelled: the session does not go on by itself")
+        if is_armed:
+            said = msg("The session goes on at {}", clock_time(row.resets, now))
+        button = Button(kinds.NOTICE_PRESS, self.say(CANCEL if is_armed else LABEL))
+        shown = self._panel(row, said)._replace(buttons=(button,))
+        return Told(self.say(said), panel=shown)
 
     def _tick(self) -> None:
         """Whatever is due goes on now: by the wall clock, which sleep does not stop."""
         self._later(TICK, self._tick)
-        now = self._clock()
-        for id, row in list(self._rows.items()):
-            is_due = row.asker.who and row.resets + LATE <= now
+        for row in list(self._armed.values()):
+            is_due = row.resets + LATE <= self._clock()
             if is_due and not self._starts.is_busy(row.asker.who):  # else soon
                 try:
-                    self._keep(id, None)
+                    self._keep(row, False)
                 except FileError as error:
                     log(f"a session does not go on: {error}", "error")
                 else:
-                    self._go_on(row)
+                    run(self._go_on(row), partial(self._failed, row))
 
-    def _go_on(self, row: Limit) -> None:
+    async def _go_on(self, row: Limit) -> None:
         """Once: by its open `next`, or by the client."""
-        who, surface = row.asker.who, row.asker.surface
-        try:
-            self._starts.must_be_owner(row.asker)
-        except FeishupermError as error:
-            self._tell(row, message_of(error))
-            return
+        self._starts.must_be_owner(row.asker)
         for request in self._approvals.requests.waiting():
             if request.kind == "next" and request.session == row.session:
+                who, surface = row.asker.who, row.asker.surface
                 answer = Answer(request.id, "send", {TEXT: (PROMPT,)}, surface, who)
                 receipt = self._approvals.answer(answer)
-                self._tell(row, "" if receipt.status == SETTLED else receipt.error)
-                return
-        self._starts.resume(
-            row.session, PROMPT, row.asker, lambda _, problem: self._tell(row, problem)
-        )
+                if receipt.status != kinds.SETTLED:
+                    raise FeishupermError(receipt.error)
+                break
+        else:
+            await self._starts.resume(row.session, PROMPT, row.asker)
+        said = msg("The session went on at {}", clock_time(self._clock()))
+        self._show(row.asker.channel, self._panel(row, said))
 
-    def _tell(self, row: Limit, problem: str) -> None:
-        """The card says how it went; what went wrong is a notice as well."""
-        said = problem or msg("The session went on at {}", clock_time(self._clock()))
-        self._show(row.asker.channel, self._panel(row, self._say(said)))
-        if problem:
-            self._note(row, row.asker, "failed", problem)
-            now, why = self._clock(), msg("The session did not go on: {}", problem)
-            self._approvals.notifier.notify(
-                Notice("failure", now, session_id=row.session, text=self._say(why))
-            )
+    def _failed(self, row: Limit, error: Exception) -> None:
+        """What went wrong is told by the card, and by a notice."""
+        problem, now = message_of(error), self._clock()
+        self._show(row.asker.channel, self._panel(row, problem))
+        self._note(row, row.asker, "failed", problem)
+        why = self.say(msg("The session did not go on: {}", problem))
+        notice = Notice("failure", now, session_id=row.session, text=why)
+        self._approvals.notifier.notify(notice)
 
     def _note(self, row: Limit, asker: Asker, state: str, reason: str = "") -> None:
         entry = {"event": START, "action": "limit", "state": state}
@@ -182,34 +172,32 @@ class Limits:
 
     def _panel(self, row: Limit, sentence: str) -> Panel:
         return Panel(
-            id=f"limit:{row.session}",
+            id=row.panel,
             language=self._language,
-            title=self._say(msg("Usage limit")),
+            title=self.say("Usage limit"),
             look=OVER,
-            rows=(Row(Block("text", "", sentence)),),
+            rows=(Row(Block("text", "", self.say(sentence))),),
             session=row.session,
         )
 
-    def _say(self, sentence: str) -> str:
+    def say(self, sentence: str) -> str:
         return text(self._language, sentence)
 
     # The file.
 
-    def _keep(self, id: str, row: Limit | None) -> None:
-        """Keep a row, or none of that id. Raises FileError."""
-        rows = {key: value for key, value in self._rows.items() if key != id}
-        if row is not None:
-            rows[id] = row
-        while len(rows) > MOST:
-            del rows[next(iter(rows))]
-        plain = {key: to_plain(value) for key, value in rows.items()}
+    def _keep(self, row: Limit, is_armed: bool) -> None:
+        """Keep it from now on, or forget it. Raises FileError."""
+        others = [each for each in self._armed.values() if each.session != row.session]
+        rows = [*others, *([row] if is_armed else [])][-MOST:]
+        plain = {each.session: to_plain(each) for each in rows}
         write_atomic(self._path, json.dumps(plain).encode(), 0o600)
-        self._rows = rows
+        self._armed = {each.session: each for each in rows}
 
     def _read(self) -> dict[str, Limit]:
         try:
-            plain = part_at(read_json(self._path))
-            return {id: from_plain(Limit, row) for id, row in plain.items()}
+            plain = part_at(read_json(self._path)).values()
+            rows = [from_plain(Limit, row) for row in plain]
+            return {row.session: row for row in rows if row.asker.who}
         except FeishupermError as error:
             log(f"forgot which sessions go on after a limit: {error}", "error")
             return {}

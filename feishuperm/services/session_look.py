@@ -16,23 +16,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from glob import escape, iglob
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import claude_client
-from feishuperm.lib.config import claude_dir, home
-from feishuperm.messages import message_of, msg
-from feishuperm.models.fields import decoded, text_at
+from feishuperm.lib.config import claude_dir
+from feishuperm.messages import message_of
+from feishuperm.models.fields import text_at
 from feishuperm.services.session_reader import Figures, Turn
 from feishuperm.services.transcript import encoded
 
-COMMAND = ("agents", "--json")
 COMMAND_SECONDS = 10.0  # it needs a fifth of one, where nothing else wants the machine
 SESSIONS_MOST = 200
 FILES_MOST = 20_000  # transcripts whose age is looked at
 RECENT_SECONDS = 24 * 3600.0
 SESSION_ID = re.compile(r"[\w-]{1,64}")
-NO_LIST = msg("it lists no sessions; update it: claude update")
 
 
 class Seen(NamedTuple):
@@ -64,7 +62,7 @@ def look(
     """See which sessions there are; `known` are the transcripts of those we know."""
     began, problem, listed = clock(), "", dict[str, Seen]()
     try:
-        said = claude_client.run(COMMAND, home(environ), environ, COMMAND_SECONDS)
+        said = claude_client.listed(environ, COMMAND_SECONDS)
         listed = {row.id: row for row in _listed(said)}
     except FeishupermError as error:
         problem = message_of(error)
@@ -77,12 +75,8 @@ def look(
     return Look(began, tuple(seen), problem)
 
 
-def _listed(said: str) -> Iterator[Seen]:
-    """What the client says. Raises FeishupermError."""
-    rows = decoded(said)
-    if not isinstance(rows, list):
-        raise FeishupermError(NO_LIST)
-    for row in rows[:SESSIONS_MOST]:
+def _listed(said: list[Any]) -> Iterator[Seen]:
+    for row in said[:SESSIONS_MOST]:
         id, is_job = text_at(row, "sessionId"), text_at(row, "kind") == "background"
         if SESSION_ID.fullmatch(id):
             yield Seen(

@@ -21,14 +21,16 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from feishuperm.channels.base import keep_last
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import claude_client as client
 from feishuperm.lib.display import first_seen
 from feishuperm.lib.log import log
+from feishuperm.lib.task import Promise, run
 from feishuperm.messages import message_of, msg, text
 from feishuperm.models import panel as looks
 from feishuperm.models.ask import NO, YES, Block, last_name
@@ -37,6 +39,7 @@ from feishuperm.models.settings import Settings
 from feishuperm.services.ledger import START, Ledger
 from feishuperm.services.sessions import Sessions, Then
 
+T = TypeVar("T")
 SHOWN_SECONDS = 600.0  # that a card may be confirmed
 HOUR, MOST_AN_HOUR = 3600.0, 20
 MOST_SHOWN = 50  # cards at a time: the oldest cannot be confirmed any more
@@ -44,10 +47,12 @@ MOST_SHOWN = 50  # cards at a time: the oldest cannot be confirmed any more
 MOST_TEXT = 2000
 UNSENDABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 GO, CANCEL = "go", "cancel"
+FAILURES = (FeishupermError, OSError, ValueError)  # whose text people are told
 USAGE = {
     "start": msg("Like this: `start PROJECT what to do`; projects: {}"),
     "continue": msg("Like this: `continue SESSION what to do`"),
 }
+TOO_LONG = msg("The text is longer than {} characters: send less")
 NO_MODE = msg("Claude Code's own default (no settings file names one)")
 REMOTE_OFF = msg(
     "Sessions cannot be started from here: on the computer, `feishuperm install "
@@ -61,7 +66,8 @@ NOT_BY_GATEWAY = msg(
     "Through a gateway nothing is started or continued: on that computer, "
     "FEISHUPERM_GATEWAY_GRANTS=on allows it"
 )
-OVER = msg(
+LINK = msg("{} is a link to {}: FEISHUPERM_PROJECTS must name that")
+VOID = msg(
     "This card has been used, is older than ten minutes, or is from before a restart: "
     "nothing was started"
 )
@@ -73,10 +79,10 @@ class Plan(NamedTuple):
     id: str
     action: str  # a command: "start" or "continue"
     text: str
+    asker: Asker
     folder: str = ""
     session: str = ""  # to continue
     mode: str = ""
-    asker: Asker = Asker()
     made: float = 0.0
 
 
@@ -106,7 +112,7 @@ class Starts:
         self._clock = clock
         self._environ = environ
         self._plans: dict[str, Plan] = {}  # shown and not used, by id
-        self._at_it: set[str] = set()  # people whose start is not over
+        self._at_it: set[str] = set()  # people and sessions whose start is not over
         self._times: dict[str, list[float]] = {}  # of a person's starts, this hour
 
     def facts(self) -> dict[str, Any]:
@@ -119,29 +125,27 @@ class Starts:
             "has_key": client.has_key(self._environ),
         }
 
-    # What a person writes.
+    # What a person writes, and presses.
 
     def command(self, name: str, words: str, asker: Asker, then: Then) -> None:
         """Show what would be started, or say why it is not."""
-        named = "".join(words.split(None, 1)[:1])
-        ask = partial(self._ask, name, words.strip(), asker, then)
-        try:
-            self.check(asker)
-        except FeishupermError as error:
-            then(self._told(message_of(error)))
-            return
-        if name == "continue" and named and not self._sessions.find(named):
-            self._sessions.refresh(ask)  # it may have ended before this server came
-        else:
-            ask()
+        self._tell(self._offer(name, words.strip(), asker), then)
 
-    def _ask(self, name: str, words: str, asker: Asker, then: Then) -> None:
-        try:
-            plan = self._plan(name, words, asker)
-        except FeishupermError as error:
-            then(self._told(message_of(error)))
-        else:
-            self._in_thread(partial(self._looked_at, plan), partial(self._offer, then))
+    def press(
+        self, panel: str, action: str, words: str, asker: Asker, then: Then
+    ) -> None:
+        """Start what the card shows, once, for the person who asked for it."""
+        self._tell(self._pressed(panel, action, asker), then)
+
+    def _tell(self, steps: Coroutine[Any, Any, Told], then: Then) -> None:
+        async def tell() -> None:
+            try:
+                told = await steps
+            except FAILURES as error:
+                told = self._refused(message_of(error))
+            then(told)
+
+        run(tell(), _report)
 
     def check(self, asker: Asker) -> None:
         """Whether this person may start, from there. Raises FeishupermError."""
@@ -160,206 +164,187 @@ class Starts:
         elif asker.channel != "app" or asker.who not in settings.app_people()[1]:
             raise FeishupermError(msg("Only an owner may do that, over the app"))
 
-    def _plan(self, action: str, words: str, asker: Asker) -> Plan:
-        """What somebody asks for. Raises FeishupermError."""
-        id = f"start:{os.urandom(8).hex()}"
-        plan = Plan(id, action, "", asker=asker, made=self._clock())
+    async def _offer(self, name: str, words: str, asker: Asker) -> Told:
+        """The card of what somebody asks for."""
+        self.check(asker)
         projects = self._settings.feishuperm_projects
-        if action == "start":
+        usage = msg(USAGE[name], ", ".join(map(last_name, projects)) or "-")
+        folder = session = ""
+        if name == "start":
             folder, said = find_project(words, projects)
-            plan = plan._replace(folder=folder)
+            said = checked(said, usage)
         else:
             named, said = [*words.split(None, 1), "", ""][:2]
-            plan = plan._replace(session=self._session(named))
-        names = ", ".join(map(last_name, projects)) or "-"
-        said = said.replace("\r\n", "\n").strip()
-        return plan._replace(text=checked(said, msg(USAGE[action], names)))
+            said, session = checked(said, usage), await self._session(named)
+        id = f"start:{os.urandom(8).hex()}"
+        plan = Plan(id, name, said, asker, folder, session, made=self._clock())
+        plan = await self._work(partial(self._look_at, plan))
+        keep_last(self._plans, id, plan, MOST_SHOWN)
+        return Told(panel=self._panel(plan))
 
-    def _session(self, named: str) -> str:
+    async def _session(self, named: str) -> str:
         """The id of the one session that is called so. Raises FeishupermError."""
-        if not named:
-            raise FeishupermError(USAGE["continue"])
-        found = {row.id: row for row in self._sessions.find(named)}
+        if not self._sessions.find(named):  # it may have ended before this server came
+            seen = Promise[None]()
+            self._sessions.refresh(partial(seen.resolve, None))
+            await seen
+        found = self._sessions.find(named)
         if not found and client.SESSION_ID.fullmatch(named):
             return named  # of long ago: its transcript may be there
         if len(found) != 1:
-            short = ", ".join(row.short for row in found.values())
+            short = ", ".join(row.short for row in found)
             none = msg("No session is called {}: send `sessions` for a list", named)
             raise FeishupermError(msg("Which one? {}", short) if found else none)
-        (row,) = found.values()
-        if row.agent != "claude":
+        if found[0].agent != "claude":
             raise FeishupermError(msg("Only sessions of Claude Code can be continued"))
-        return row.id
+        return found[0].id
 
-    def _looked_at(self, plan: Plan) -> Plan | str:
-        """The plan as things really are, or what is against it; in a thread."""
-        try:
-            return look(plan, self._settings.feishuperm_projects, self._environ)
-        except (FeishupermError, OSError, ValueError) as error:
-            return message_of(error)
-
-    def _offer(self, then: Then, plan: Plan | str) -> None:
-        if not isinstance(plan, Plan):
-            then(self._told(plan))
-            return
-        self._plans[plan.id] = plan
-        while len(self._plans) > MOST_SHOWN:
-            del self._plans[next(iter(self._plans))]
-        then(Told(panel=self._panel(plan)))
-
-    # What a person presses.
-
-    def press(
-        self, panel: str, action: str, words: str, asker: Asker, then: Then
-    ) -> None:
-        """Start what the card shows, once, for the person who asked for it."""
+    async def _pressed(self, panel: str, action: str, asker: Asker) -> Told:
         plan = self._plans.get(panel)
-        try:
-            if plan is None:
-                raise FeishupermError(OVER)
-            self.check(asker)
-            if (asker.who, asker.channel) != (plan.asker.who, plan.asker.channel):
-                raise FeishupermError(msg("Only the person who asked can start it"))
-            if action == GO and self._clock() - plan.made <= SHOWN_SECONDS:
-                self._must_be_free(asker.who)
-        except FeishupermError as error:
-            then(self._told(message_of(error)))
-            return
+        if plan is None:
+            raise FeishupermError(VOID)
+        self.check(asker)
+        if (asker.who, asker.channel) != (plan.asker.who, plan.asker.channel):
+            raise FeishupermError(msg("Only the person who asked can start it"))
+        is_late = not 0 <= self._clock() - plan.made <= SHOWN_SECONDS
+        if is_late or action != GO:
+            del self._plans[panel]
+            said = VOID if is_late else msg("Cancelled: nothing was started")
+            told = Told(self.say(said), panel=self._panel(plan).frozen(self.say(said)))
+            return told._replace(status=looks.WARNING) if is_late else told
+        end = self._intend(plan)
         del self._plans[panel]  # whatever comes now: once
-        if not 0 <= self._clock() - plan.made <= SHOWN_SECONDS:
-            then(Told(self._say(OVER), looks.WARNING, self._end(plan, OVER)))
-        elif action == GO:
-            starting = msg("Starting; this card will say how it went")
-            # It looks open, so that its channel goes on to change it.
-            card = self._panel(plan)._replace(buttons=(), note=self._say(starting))
-            then(Told(self._say(starting), looks.INFO, card))
-            self.carry_out(plan, partial(self._tell, plan))
-        else:
-            cancelled = msg("Cancelled: nothing was started")
-            then(Told(self._say(cancelled), panel=self._end(plan, cancelled)))
+        run(self._follow(plan, end), _report)
+        said = self.say("Starting; this card will say how it went")
+        # It looks open, so that its channel goes on to change it.
+        return Told(said, looks.INFO, self._panel(plan)._replace(buttons=(), note=said))
 
-    def is_busy(self, who: str) -> bool:
-        """Whether a start of this person is not over."""
-        return who in self._at_it
-
-    def _must_be_free(self, who: str) -> None:
-        """One start at a time, and so many an hour. Raises FeishupermError."""
-        if self.is_busy(who):
-            raise FeishupermError(msg("Another start is not over yet: press again"))
-        now = self._clock()
-        times = [t for t in self._times.get(who, ()) if 0 <= now - t < HOUR]
-        if len(times) >= MOST_AN_HOUR:
-            raise FeishupermError(msg("{} starts in an hour: that is all", len(times)))
-        self._times[who] = times
-
-    def _tell(self, plan: Plan, session: str, problem: str) -> None:
+    async def _follow(self, plan: Plan, end: dict[str, Any]) -> None:
         """The card says how it went."""
-        done = msg("Session {} runs", session)
-        panel = self._end(plan, problem or done)
-        look = looks.OVER if problem else looks.GOOD
-        self._show(plan.asker.channel, panel._replace(look=look, session=plan.session))
+        try:
+            said, look = (
+                msg("Session {} runs", await self._start(plan, end)),
+                looks.GOOD,
+            )
+        except FAILURES as error:
+            said, look = message_of(error), looks.OVER
+        panel = self._panel(plan).frozen(self.say(said))
+        self._show(plan.asker.channel, panel._replace(look=look))
 
     # What is done.
 
-    def resume(
-        self, session: str, text: str, asker: Asker, then: Callable[[str, str], object]
-    ) -> None:
+    async def resume(self, session: str, text: str, asker: Asker) -> None:
         """Go on with a session that has ended, as this person had asked before.
 
-        `then` gets its short id, or the sentence why not.
+        Raises FeishupermError.
         """
+        self.check(asker)
         id = f"limit:{session[:8]}"
-        plan = Plan(id, "continue", text, "", session, "", asker, self._clock())
-        try:
-            self.check(asker)
-            self._must_be_free(asker.who)
-        except FeishupermError as error:
-            then("", message_of(error))
-            return
-        self.carry_out(plan, then)
+        plan = Plan(id, "continue", text, asker, session=session)
+        await self._start(plan, self._intend(plan))
 
-    def carry_out(self, plan: Plan, then: Callable[[str, str], object]) -> None:
-        """Write it down, start it, write down how it went."""
-        who, entry = plan.asker.who, self._entry(plan)
+    def is_busy(self, *of: str) -> bool:
+        """Whether a start of this person, or of this session, is not over."""
+        return not self._at_it.isdisjoint(of)
+
+    def _intend(self, plan: Plan) -> dict[str, Any]:
+        """Write down what will be started; the entry of its end, as far as it is known.
+
+        One start at a time, and so many an hour. Raises FeishupermError.
+        """
+        who, now = plan.asker.who, self._clock()
+        if self.is_busy(who, plan.session):
+            raise FeishupermError(msg("Another start is not over yet: press again"))
+        times = [t for t in self._times.get(who, ()) if 0 <= now - t < HOUR]
+        if len(times) >= MOST_AN_HOUR:
+            raise FeishupermError(msg("{} starts in an hour: that is all", len(times)))
+        entry = {  # the ledger masks the secrets in it
+            "id": plan.id, "action": plan.action, "detail": plan.text,
+            "surface": plan.asker.surface, "who": who, "mode": plan.mode,
+            "project": plan.folder, "session": plan.session,
+        }  # fmt: skip
         try:
             intent = self._ledger.intend({**entry, "of": START})
         except OSError as error:
             log(f"{plan.id}: the ledger cannot be written: {error}", "error")
-            then("", msg("It could not be recorded, so nothing was started"))
-            return
-        self._at_it.add(who)
-        self._times.setdefault(who, []).append(self._clock())
+            never = msg("It could not be recorded, so nothing was started")
+            raise FeishupermError(never) from None
+        self._times[who] = [*times, now]
+        self._at_it |= {who, plan.session} - {""}
+        return {**entry, "event": START, "intent": intent}
 
-        def ended(result: tuple[str, str, Plan]) -> None:
-            session, problem, done = result
-            self._at_it.discard(who)
-            end = {**self._entry(done), "event": START, "intent": intent}
-            end["state"] = "failed" if problem else "started"
-            end["session"] = done.session or session
-            self._record({**end, "reason": str(problem)} if problem else end)
-            then(session, problem)
-
-        self._in_thread(partial(self._run, plan), ended)
-
-    def _run(self, plan: Plan) -> tuple[str, str, Plan]:
-        """The session's short id, or what is against it; in a thread."""
-        now = plan
+    async def _start(self, plan: Plan, end: dict[str, Any]) -> str:
+        """The short id of the session that runs now; writes down how it went."""
         try:
-            now = look(plan, self._settings.feishuperm_projects, self._environ)
-            if plan.folder and (now.folder, now.mode) != (plan.folder, plan.mode):
-                raise FeishupermError(
-                    msg("The folder or its mode is not as shown any more: ask again")
-                )
-            id = client.start(now.text, now.folder, now.session, self._environ)
-            return id, "", now
-        except (FeishupermError, OSError, ValueError) as error:
-            return "", message_of(error), now
+            id, now = await self._work(partial(self._run, plan))
+        except FAILURES as error:
+            self._record({**end, "state": "failed", "reason": str(message_of(error))})
+            raise
+        finally:
+            self._at_it -= {plan.asker.who, plan.session}
+        end.update(project=now.folder, mode=now.mode, session=plan.session or id)
+        self._record({**end, "state": "started"})
+        return id
 
-    def _entry(self, plan: Plan) -> dict[str, Any]:
-        """What the ledger holds of it, which masks its secrets."""
-        entry = {"id": plan.id, "action": plan.action, "detail": plan.text}
-        entry.update(surface=plan.asker.surface, who=plan.asker.who, mode=plan.mode)
-        return {**entry, "project": plan.folder, "session": plan.session}
+    def _work(self, work: Callable[[], T]) -> Promise[T]:
+        """What comes of work in a thread; what that raises is raised here."""
+        done = Promise[T]()
+
+        def careful() -> Callable[[], None]:
+            try:
+                return partial(done.resolve, work())
+            except Exception as error:  # whatever it is, somebody waits for it
+                return partial(done.fail, error)
+
+        self._in_thread(careful, lambda tell: tell())
+        return done
+
+    def _look_at(self, plan: Plan) -> Plan:
+        return look(plan, self._settings.feishuperm_projects, self._environ)
+
+    def _run(self, plan: Plan) -> tuple[str, Plan]:
+        """Start what was shown, if it is still so; in a thread."""
+        now = self._look_at(plan)
+        if plan.folder and now != plan:
+            raise FeishupermError(
+                msg("The folder or its mode is not as shown any more: ask again")
+            )
+        return client.start(now.text, now.folder, now.session, self._environ), now
 
     # What is shown.
 
     def _panel(self, plan: Plan) -> Panel:
-        title = msg("Start a session?")
+        say = self.say
+        title = say("Start a session?")
         if plan.session:
-            title = msg("Continue session {}?", plan.session[:8])
-        shown = {
-            msg("Folder"): Block("path", "", plan.folder),
-            msg("Text"): Block("code", "", plan.text),
-            msg("Permission mode"): Block("text", "", plan.mode or self._say(NO_MODE)),
-        }
-        note = msg("It starts on this button, once, within ten minutes")
-        if not client.has_key(self._environ):
-            note = client.NO_KEY
-        go, cancel = self._say(msg("Start it")), self._say(msg("Cancel"))
+            title = say("Continue session {}?", plan.session[:8])
+        note = say("It starts on this button, once, within ten minutes")
+        blocks = (
+            Block("path", say("Folder"), plan.folder),
+            Block("code", say("Text"), plan.text),
+            Block("text", say("Permission mode"), plan.mode or say(NO_MODE)),
+        )
         return Panel(
             id=plan.id,
             language=self._settings.feishuperm_lang,
-            title=self._say(title),
+            title=title,
             headline=last_name(plan.folder),
-            rows=tuple(
-                Row(block._replace(label=self._say(name)))
-                for name, block in shown.items()
+            rows=tuple(map(Row, blocks)),
+            buttons=(
+                Button(GO, say("Start it"), YES),
+                Button(CANCEL, say("Cancel"), NO),
             ),
-            buttons=(Button(GO, go, YES), Button(CANCEL, cancel, NO)),
-            note=self._say(note),
+            note=note if client.has_key(self._environ) else say(client.NO_KEY),
             session=plan.session,
         )
 
-    def _end(self, plan: Plan, sentence: str) -> Panel:
-        return self._panel(plan).frozen(self._say(sentence))
+    def say(self, sentence: str, *values: object) -> str:
+        return text(self._settings.feishuperm_lang, sentence, *values)
 
-    def _say(self, sentence: str) -> str:
-        return text(self._settings.feishuperm_lang, sentence)
-
-    def _told(self, sentence: str) -> Told:
+    def _refused(self, sentence: str) -> Told:
         """Why nothing is done; a sentence without a blank quotes nothing."""
-        fixed = sentence in (REMOTE_OFF, NOT_SHOWN, NOT_BY_GATEWAY, OVER)
-        return Told(self._say(sentence), ERROR, fixed=fixed)
+        fixed = sentence in (REMOTE_OFF, NOT_SHOWN, NOT_BY_GATEWAY, VOID)
+        return Told(self.say(sentence), ERROR, fixed=fixed)
 
 
 def find_project(words: str, projects: tuple[str, ...]) -> tuple[str, str]:
@@ -367,38 +352,36 @@ def find_project(words: str, projects: tuple[str, ...]) -> tuple[str, str]:
 
     By its last name or whole path; the longest name counts, since one may have spaces.
     """
-    found: dict[str, list[str]] = {}
-    for folder in projects:
-        for name in {folder, last_name(folder)}:
-            if words.startswith(name) and (words[len(name) :] or " ")[0].isspace():
-                found.setdefault(name, []).append(folder)
-    if not found:
-        named = " ".join(words.split(None, 1)[:1])[:100]
-        names = ", ".join(map(last_name, projects)) or "-"
-        raise FeishupermError(
-            msg("No project is called {}: FEISHUPERM_PROJECTS has {}", named, names)
-        )
-    name = max(found, key=len)
-    if len(found[name]) > 1:
-        raise FeishupermError(msg("Which one? {}", ", ".join(found[name])))
-    return found[name][0], words[len(name) :]
+    found = [
+        (len(name), folder)
+        for folder in projects
+        for name in {folder, last_name(folder)}
+        if words.startswith(name) and (words[len(name) :] or " ")[0].isspace()
+    ]
+    size, _ = max(found, default=(0, ""))
+    fit = [folder for length, folder in found if length == size]
+    if len(fit) == 1:
+        return fit[0], words[size:]
+    named = " ".join(words.split(None, 1)[:1])[:100]
+    names = ", ".join(map(last_name, projects)) or "-"
+    none = msg("No project is called {}: FEISHUPERM_PROJECTS has {}", named, names)
+    raise FeishupermError(msg("Which one? {}", ", ".join(fit)) if fit else none)
 
 
 def checked(said: str, usage: str) -> str:
     """A text as the client may have it. Raises FeishupermError."""
-    if not said:
-        raise FeishupermError(usage)
-    if len(said) > MOST_TEXT:
-        raise FeishupermError(
-            msg("The text is longer than {} characters: send less", MOST_TEXT)
-        )
-    # Such as /add-dir, which would widen the folder.  The client drops what nobody sees.
-    if first_seen(said) == "/":
-        raise FeishupermError(
-            msg("A text that begins with / is a command of the client: use words")
-        )
-    if UNSENDABLE.search(said):
-        raise FeishupermError(msg("The text holds control characters: send words"))
+    said = said.replace("\r\n", "\n").strip()
+    # A command such as /add-dir would widen the folder; before it, the client drops
+    # what nobody sees.
+    command = msg("A text that begins with / is a command of the client: use words")
+    for is_wrong, why in (
+        (not said, usage),
+        (len(said) > MOST_TEXT, msg(TOO_LONG, MOST_TEXT)),
+        (first_seen(said) == "/", command),
+        (UNSENDABLE.search(said), msg("The text holds control characters: send words")),
+    ):
+        if is_wrong:
+            raise FeishupermError(why)
     return said
 
 
@@ -414,21 +397,19 @@ def look(plan: Plan, projects: tuple[str, ...], environ: Mapping[str, str]) -> P
 
 def _resumed(plan: Plan, environ: Mapping[str, str]) -> Plan:
     """A session that can go on: its folder, its mode. Raises FeishupermError."""
-    session = plan.session
-    transcript = client.transcript_of(session, environ)
-    folder = client.first_folder(transcript)
+    session, short = plan.session, plan.session[:8]
+    folder, mode = client.saved(session, environ)
     if not folder:
-        raise FeishupermError(msg("Session {} has no record here", session[:8]))
+        raise FeishupermError(msg("Session {} has no record here", short))
     lives = client.living(environ, session)
     if lives:
         how = msg("answer its card “Claude Code is done. What next?”, or type there")
         if lives == "background":
-            how = msg("answer its card, or stop it first: claude stop {}", session[:8])
-        raise FeishupermError(msg("Session {} still runs: {}", session[:8], how))
-    mode = client.saved_mode(session, transcript, environ)
+            how = msg("answer its card, or stop it first: claude stop {}", short)
+        raise FeishupermError(msg("Session {} still runs: {}", short, how))
     if not mode:
         raise FeishupermError(
-            msg("The permission mode of session {} is not known", session[:8])
+            msg("The permission mode of session {} is not known", short)
         )
     return plan._replace(folder=os.path.realpath(folder), mode=mode)
 
@@ -441,15 +422,16 @@ def real_folder(folder: str, projects: tuple[str, ...]) -> str:
     real, named = os.path.realpath(folder), os.path.normpath(folder)
     listed = {os.path.normpath(each) for each in projects}
     problem = ""
-    if named in listed and real != named:
-        problem = msg(
-            "{} is a link to {}: FEISHUPERM_PROJECTS must name that", named, real
-        )
+    if real != named and named in listed:
+        problem = msg(LINK, named, real)
     elif real not in listed:
         problem = msg("{} is not in FEISHUPERM_PROJECTS", real)
     elif not os.path.isdir(real):
-        exists = os.path.exists(real)
-        problem = msg("{} is no folder", real) if exists else msg("{} is gone", real)
+        problem = msg("{} is no folder", real)
     if problem:
         raise FeishupermError(problem)
     return real
+
+
+def _report(error: Exception) -> None:
+    log(f"starts: {type(error).__name__}: {error}", "error")

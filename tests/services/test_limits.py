@@ -97,8 +97,9 @@ def bench(tmp_path: Path) -> Bench:
 def test_notice_of_a_limit_says_when_it_resets_and_has_a_button(bench: Bench) -> None:
     notice = bench.fail()
     assert notice.text.startswith("You've hit your limit\nIt resets at ")
-    assert notice.panel == f"limit:{bench.session}" and notice.button
+    assert notice.panel.startswith(f"limit:{bench.session}:") and notice.button
     assert notice.bare().panel == notice.panel
+    assert bench.press(notice.panel).status == "success"
     mode = os.stat(bench.remote.root / "limits.json").st_mode & 0o777
     assert mode == 0o600
 
@@ -191,7 +192,23 @@ def test_file_that_makes_no_sense_is_forgotten_and_does_no_harm(bench: Bench) ->
     for text in ("{", "[]", '{"limit:x": 7}', '{"limit:x": {"resets": 1e99}}'):
         (bench.remote.root / "limits.json").write_text(text)
         bench.limits = bench.serve()
-        assert bench.press("limit:x").status == "error"
+        bench.wait(HOUR)
+    assert bench.remote.claude.calls() == [] and bench.states() == []
+
+
+def test_press_that_names_no_limit_to_come_promises_nothing(bench: Bench) -> None:
+    for rest in (
+        "",
+        "x",
+        ":4000000000",
+        "x:1e99",
+        "x:99",
+        f"x:{bench.remote.now:.0f}9",
+    ):
+        assert bench.press(f"limit:{rest}").status == "error"
+    past = bench.remote.now - 61
+    assert bench.press(f"limit:{bench.session}:{past:.0f}").status == "error"
+    assert bench.states() == []
 
 
 @pytest.mark.parametrize(
@@ -232,10 +249,7 @@ def test_what_cannot_go_on_is_told_as_a_notice(
 
 def test_disk_that_takes_nothing_promises_nothing(bench: Bench) -> None:
     notice = bench.fail()
-    path = bench.remote.root / "limits.json"
-    path.unlink()
-    path.mkdir()
+    (bench.remote.root / "limits.json").mkdir()
     assert bench.press(notice.panel).status == "error"
     bench.wait(4 * HOUR)
     assert bench.remote.claude.calls() == []
-    assert bench.fail(bench.remote.now + HOUR).panel == ""

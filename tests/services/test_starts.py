@@ -72,7 +72,11 @@ class Bench:
         self.changed: list[Panel] = []
         self.held: list[Callable[[], object]] = []  # work of threads, if it is held
         self.holds = False
-        self.starts = Starts(
+        self.starts = self.serve()
+
+    def serve(self) -> Starts:
+        """The part, in a server that has just started."""
+        return Starts(
             self.settings,
             Sessions(environ=self.environ),
             self.ledger,
@@ -243,9 +247,9 @@ def test_server_that_died_while_it_started_leaves_an_unknown_start(
 def test_what_cannot_be_recorded_is_not_started(bench: Bench) -> None:
     told = bench.say("shop go")
     os.mkdir(bench.ledger.path)
-    bench.press(told.panel.id)
+    pressed = bench.press(told.panel.id)
+    assert pressed.status == "error" and "not be recorded" in pressed.said
     assert bench.claude.calls() == []
-    assert "not be recorded" in bench.changed[-1].note
 
 
 # What never does.
@@ -298,6 +302,39 @@ def test_button_works_for_the_person_who_asked_alone(bench: Bench) -> None:
     assert bench.claude.calls() == []
     bench.press(told.panel.id)
     assert len(bench.claude.calls()) == 1
+
+
+def test_two_owners_at_once_start_two_tasks_but_continue_a_session_once(
+    bench: Bench,
+) -> None:
+    first, second = Asker("ou_owner", "card", "app"), Asker("ou_second", "card", "app")
+    session = record_session(bench.home, bench.shop)
+    cards = [
+        bench.say(words, asker, name).panel.id
+        for name, words in (("start", "shop go"), ("continue", f"{session} go"))
+        for asker in (first, second)
+    ]
+    bench.holds = True
+    assert bench.press(cards[0], first).status == "info"
+    assert bench.press(cards[1], second).status == "info"
+    for work in (bench.held.pop(), bench.held.pop()):
+        work()
+    assert bench.press(cards[2], first).status == "info"
+    assert "not over yet" in bench.press(cards[3], second).said
+    bench.held.pop()()
+    assert len(bench.claude.calls()) == 3
+    bench.claude.live(**{session: "background"})
+    bench.holds = False
+    bench.press(cards[3], second)
+    assert "still runs" in bench.changed[-1].note and len(bench.claude.calls()) == 3
+
+
+def test_card_of_the_server_before_starts_nothing(bench: Bench) -> None:
+    told = bench.say("shop go")
+    bench.starts = bench.serve()
+    again = bench.press(told.panel.id)
+    assert again.status == "error" and "before a restart" in again.said
+    assert bench.claude.calls() == [] and bench.entries() == []
 
 
 def test_card_is_void_after_ten_minutes_and_after_cancel(bench: Bench) -> None:
@@ -400,6 +437,34 @@ def test_sessions_that_are_not_continued_each_have_their_sentence(
     }.items():
         bench.refused(f"{session} go", said, name="continue")
     bench.refused("", "Like this", name="continue")
+    bench.refused(alive, "Like this", name="continue")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"message": {"content": [{"input": {"permissionMode": "default"}}]}},
+        {"toolUseResult": {"permissionMode": "default", "cwd": "/"}},
+        {"message": {"content": '"permissionMode":"default"'}},
+        {"permissionMode": None},
+    ],
+)
+def test_mode_that_a_call_or_a_text_names_is_not_that_of_the_session(
+    bench: Bench, line: dict[str, Any]
+) -> None:
+    session = record_session(bench.home, bench.shop, "bypassPermissions")
+    (path,) = bench.home.glob(f".claude/projects/*/{session}.jsonl")
+    said = json.dumps({"type": "assistant", **line}, separators=(",", ":"))
+    path.write_text(path.read_text() + said + "\n" + said[:-9])
+    bench.refused(f"{session} go", "bypassPermissions nobody", name="continue")
+
+
+def test_folder_of_a_session_is_not_one_that_a_call_names(bench: Bench) -> None:
+    session = record_session(bench.home, bench.outside)
+    (path,) = bench.home.glob(f".claude/projects/*/{session}.jsonl")
+    early = json.dumps({"toolUseResult": {"cwd": bench.shop}}, separators=(",", ":"))
+    path.write_text(early + "\n" + path.read_text())
+    bench.refused(f"{session} go", "not in FEISHUPERM_PROJECTS", name="continue")
 
 
 def test_project_that_fits_two_is_asked_back(tmp_path: Path) -> None:
@@ -419,7 +484,7 @@ def test_folders_that_are_refused_each_have_their_sentence(bench: Bench) -> None
     projects = (*bench.settings.feishuperm_projects, link, gone, file)
     bench.starts._settings.feishuperm_projects = projects
     bench.refused("link go", f"is a link to {bench.outside}")
-    bench.refused("gone go", "is gone")
+    bench.refused("gone go", "is no folder")
     bench.refused("file go", "is no folder")
     bench.refused(f"{bench.outside} go", "No project is called")
     # A session in the folder that a listed link leads to is outside as well.
@@ -458,7 +523,7 @@ def test_client_that_hangs_is_ended_and_told(
 
 def test_missing_client_is_told_before_anything_is_shown(bench: Bench) -> None:
     bench.environ["PATH"] = "/nonexistent"
-    bench.refused("shop go", "claude is not in the PATH .*: /nonexistent")
+    bench.refused("shop go", "claude is not in the PATH: `feishuperm help")
 
 
 def test_service_without_a_key_says_so_on_the_card(bench: Bench) -> None:

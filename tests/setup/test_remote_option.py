@@ -160,7 +160,7 @@ def test_doctor_says_that_it_is_off(patient: Patient) -> None:
 def test_doctor_names_what_is_missing(ward: Ward) -> None:
     for change, state, said in (
         ({"projects": []}, WARN, "names no folder"),
-        ({"projects": [ward.shop + "/gone"]}, WARN, "is gone"),
+        ({"projects": [ward.shop + "/gone"]}, WARN, "is no folder"),
         ({"path": "/nonexistent"}, FAIL, "claude is not in the PATH"),
         ({"has_key": False}, WARN, "no API key"),
     ):
