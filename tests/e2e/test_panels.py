@@ -14,7 +14,7 @@ from tests.conftest import wait_until
 from tests.e2e.test_app import app_settings
 from tests.e2e.test_gateway import channel
 from tests.e2e.test_progress import CALL, PROMPT, shows, stops, tell
-from tests.fakes.claude_program import ClaudeProgram
+from tests.fakes.claude_program import ClaudeProgram, record_session
 from tests.fakes.feishu_app import STRANGER, FakePlatform
 from tests.gateways import RunningGateway, join
 from tests.served import Served, event, finish
@@ -119,6 +119,15 @@ def test_task_is_confirmed_on_a_card_that_tells_how_it_went(
             wait_until(lambda: channel(server)["state"] == "up")
         late = feishu.act(other, {"tag": "button", "value": value})
         assert late.toast["type"] == "error" and len(world.claude.calls()) == 1
+
+
+@pytest.mark.parametrize("world", ["gateway"], indirect=True)
+def test_gateway_starts_nothing_unless_the_computer_allows_it(world: World) -> None:
+    with world.served(FEISHUPERM_GATEWAY_GRANTS="off") as server:
+        session = record_session(server.home, str(world.shop))
+        for words in ("新任务 shop go", f"继续 {session} go"):
+            assert "FEISHUPERM_GATEWAY_GRANTS=on" in world.reply(words)
+        assert world.claude.calls() == []
 
 
 def test_settled_card_leads_to_its_session_and_so_does_a_reply(

@@ -117,6 +117,19 @@ def test_what_is_not_started_is_told_below_the_message(
     assert claude.calls() == [] and set(kinds) == {"text"}
 
 
+def test_missing_client_is_told_with_the_way_to_set_the_path(
+    served: Served, feishu: FakePlatform, claude: ClaudeProgram
+) -> None:
+    feishu.say("新任务 project go")
+    message = card_of(feishu, 1)
+    claude.path.unlink()
+    assert feishu.tap(message, "启动").toast["type"] == "info"
+    wait_until(lambda: "PATH 中没有 claude" in texts(feishu.card(message)))
+    feishu.say("新任务 project go")
+    said(feishu, "feishuperm help sessions")
+    wait_until(lambda: entries(served)[-1].get("state") == "failed")
+
+
 def test_old_client_and_the_end_of_a_session_continued_have_their_sentences(
     served: Served, feishu: FakePlatform, claude: ClaudeProgram
 ) -> None:
@@ -156,5 +169,4 @@ def test_limit_is_promised_on_its_notice_and_taken_back(
     (row,) = json.loads(kept.read_text()).values()
     assert row["asker"]["who"] == OWNER
     assert feishu.tap(panel, "取消").toast["type"] == "success"
-    (row,) = json.loads(kept.read_text()).values()
-    assert row["asker"]["who"] == ""
+    assert json.loads(kept.read_text()) == {}

@@ -39,6 +39,7 @@ def served(lab: Lab, feishu: FakePlatform) -> Iterator[Served]:
     lab.socket = str(home / "s.sock")
     lab.pyz_hook("PermissionRequest", matcher="*", timeout=60)
     lab.record("UserPromptSubmit")
+    lab.hook("UserPromptSubmit", f"env > {home}/session.env")
     lab.prepare()
     stranger = lab._folder("stranger")
     client = {**lab.environ(), "PATH": f"{home}/bin:{os.environ['PATH']}"}
@@ -113,13 +114,17 @@ def test_new_task_asks_by_card_and_goes_on_with_a_text_once_it_was_stopped(
     session: str = event["session_id"]
     assert session.startswith(id)
 
+    environ = (served.home / "session.env").read_text()
+    assert "ANTHROPIC_API_KEY=" in environ and "FEISHU_" not in environ
+
     feishu.say(f"继续 {session} now the second")
     wait_until(lambda: "还在运行" in texts(feishu.replies), timeout=40)
-    command(served, "stop", id)
+    feishu.say(f"进展 {session}")
+    assert feishu.tap(next_card(feishu, 3), "停止").ok
     wait_until(lambda: not lives(served, session), timeout=20)
     feishu.say(f"继续 {session} now the second")
-    assert started(feishu, next_card(feishu, 3)) == id
-    assert feishu.tap(next_card(feishu, 4), "批准运行").ok
+    assert started(feishu, next_card(feishu, 4)) == id
+    assert feishu.tap(next_card(feishu, 5), "批准运行").ok
     wait_until(lambda: (Path(lab.project) / "made-2").exists(), timeout=40)
     prompts = [row["prompt"] for row in lab.recorded("UserPromptSubmit")]
     assert prompts[-1] == "now the second"
@@ -129,6 +134,38 @@ def test_new_task_asks_by_card_and_goes_on_with_a_text_once_it_was_stopped(
 def lives(served: Served, session: str) -> bool:
     rows: list[dict[str, Any]] = json.loads(command(served, "agents", "--json"))
     return any(row.get("sessionId") == session for row in rows)
+
+
+def test_texts_like_options_commands_and_shell_are_prompts_of_the_real_client(
+    lab: Lab, served: Served, feishu: FakePlatform
+) -> None:
+    prompts = ["-p", "--", "$(touch made) `id`", "one\n\n--bg\n/clear", "!touch made"]
+    for count, prompt in enumerate(prompts, 1):
+        lab.model.push([text("done")])
+        feishu.say(f"新任务 project {prompt}")
+        id = started(feishu, next_card(feishu, count))
+        wait_until(lambda n=count: len(lab.recorded("UserPromptSubmit")) == n, 40)
+        event = lab.recorded("UserPromptSubmit")[-1]
+        assert (event["prompt"], event["session_id"][:8]) == (prompt, id)
+    assert not (Path(lab.project) / "made").exists()
+    # The client would drop the first character, and obey.
+    feishu.say("新任务 project \u200b/add-dir /")
+    wait_until(lambda: "以 / 开头" in texts(feishu.replies))
+
+
+def test_folder_that_becomes_a_link_and_one_outside_the_list_start_nothing(
+    lab: Lab, served: Served, feishu: FakePlatform
+) -> None:
+    feishu.say("新任务 project go")
+    message = next_card(feishu, 1)
+    os.rename(lab.project, f"{lab.project}-before")
+    os.symlink(f"{lab.project}-before", lab.project)
+    assert feishu.tap(message, "启动").toast["type"] == "info"
+    wait_until(lambda: "是指向" in texts(feishu.card(message)), timeout=40)
+    feishu.say(f"新任务 {lab.project}-before go")
+    wait_until(lambda: "没有叫" in texts(feishu.replies))
+    assert json.loads(command(served, "agents", "--json")) == []
+    assert lab.model.calls() == []
 
 
 def test_folder_that_nobody_trusts_is_refused_with_the_clients_own_sentence(
