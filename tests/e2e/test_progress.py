@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ SESSION = {
 PROMPT = {**SESSION, "hook_event_name": "UserPromptSubmit", "prompt": "go"}
 CALL = {**EVENT, **SESSION, "hook_event_name": "PreToolUse", "tool_use_id": "toolu_1"}
 
+WAIT = tool("Bash", command="while ! [ -e go ]; do sleep 0.1; done")
+
 
 @pytest.fixture
 def feishu() -> Iterator[FakePlatform]:
@@ -41,12 +44,17 @@ def ask_for_card(feishu: FakePlatform) -> str:
     """Write 进展 to the bot; the message with the card."""
     before = len(feishu.app_messages)
     feishu.say("进展")
-    wait_until(lambda: len(feishu.app_messages) > before)
-    return feishu.last
+    wait_until(lambda: len(feishu.app_messages) > before, timeout=20)
+    id, row = list(feishu.app_messages.items())[-1]
+    assert row["msg_type"] == "interactive", row
+    return id
 
 
 def shows(feishu: FakePlatform, message: str, words: str) -> None:
-    wait_until(lambda: words in texts(feishu.card(message)), timeout=20)
+    try:
+        wait_until(lambda: words in texts(feishu.card(message)), timeout=20)
+    except AssertionError:
+        raise AssertionError(f"no {words}: {texts(feishu.card(message))}") from None
 
 
 def stops(served: Served) -> list[str]:
@@ -74,19 +82,25 @@ def test_stop_is_tapped_told_to_each_call_and_written_down(
         assert not mark.exists()
 
 
+@contextmanager
+def stoppable(lab: Lab, home: Path, feishu: FakePlatform) -> Iterator[Served]:
+    """A server, and a client with every hook that a stop needs."""
+    lab.settings = {"permissions": {"defaultMode": "default", "allow": ["Bash"]}}
+    with Served(Path(lab.pyz), home, **app_settings(feishu)) as served:
+        lab.socket = served.socket
+        for event, *_ in KIND_EVENTS["session"]:
+            lab.pyz_hook(event, "hook", "session", timeout=20)
+        yield served
+
+
 @pytest.mark.claude
 def test_real_client_ends_the_turn_and_only_that(
     lab: Lab, tmp_path: Path, feishu: FakePlatform
 ) -> None:
-    """Two calls in one message; then a stop that comes as a turn ends."""
-    lab.settings = {"permissions": {"defaultMode": "default", "allow": ["Bash"]}}
+    """Two calls in one message are both answered, and the model knows why."""
     calls = [tool("Bash", command=f"touch {name}") for name in ("one", "two", "three")]
-    wait = tool("Bash", command="while ! [ -e go ]; do sleep 0.1; done")
-    lab.model.push([wait], calls[:2], [text("now three")], [calls[2]], [text("bye")])
-    with Served(Path(lab.pyz), tmp_path, **app_settings(feishu)) as served:
-        lab.socket = served.socket
-        for event, *_ in KIND_EVENTS["session"]:
-            lab.pyz_hook(event, "hook", "session", timeout=20)
+    lab.model.push([WAIT], calls[:2], [text("now three")], [calls[2]], [text("bye")])
+    with stoppable(lab, tmp_path, feishu) as served:
         session = lab.session("go")
         session.wait("while ! ", 40)
         message = ask_for_card(feishu)
@@ -98,13 +112,44 @@ def test_real_client_ends_the_turn_and_only_that(
         assert len(lab.model.calls()) == 2, "the model is not asked again"
         session.type("and then")
         session.wait("now three", 40)
+        results = lab.model.tool_results()
+        for call in calls[:2]:
+            assert "用户通过飞书停止" in results[call["id"]].text
         told = json.dumps(lab.model.calls()[2], ensure_ascii=False)
         assert "hook stopped continuation: 用户通过飞书停止" in told
         session.type("go on")
         session.wait("bye", 40)
-        assert lab.read("three") == "" and "three" in files(lab)
+        assert "three" in files(lab)
         assert files(lab).isdisjoint({"one", "two"})
         assert stops(served) == ["asked", "stopped"]
+
+
+@pytest.mark.claude
+def test_real_client_goes_on_after_a_stop_that_came_too_late(
+    lab: Lab, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    """The last call of the turn runs already.  The card tells it all, to its end."""
+    touch = tool("Bash", command="touch three")
+    lab.model.push([text("I wait."), WAIT], [text("late")])
+    lab.model.push([text("now three"), touch], [text("bye")])
+    with stoppable(lab, tmp_path, feishu) as served:
+        session = lab.session("go and wait")
+        session.wait("while ! ", 40)
+        message = ask_for_card(feishu)
+        for words in ("go and wait", "while ! ", "I wait."):
+            shows(feishu, message, words)
+        feishu.tap(message, "停止")
+        lab.write("go", "")
+        session.wait("late", 40)
+        shows(feishu, message, "未停止任何操作")
+        session.type("and then")
+        session.wait("bye", 40)
+        assert "three" in files(lab) and stops(served) == ["asked", "missed"]
+        shows(feishu, message, "bye")
+        assert "未停止任何操作" not in texts(feishu.card(message))
+        session.type("/exit")
+        shows(feishu, message, "会话已结束")
+        assert "bye" in texts(feishu.card(message)) and not feishu.buttons(message)
 
 
 def files(lab: Lab) -> set[str]:
