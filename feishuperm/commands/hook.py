@@ -186,10 +186,10 @@ class _Hook:
         attended = self.environ.get("CLAUDE_CODE_SESSION_ATTENDED") == "1"
         if not attended or self.fields.get("notification_type") != IDLE_TYPE:
             return
-        from feishuperm.services.transcript import last_words
+        from feishuperm.services.session_reader import figures
 
         path = str(self.fields.get("transcript_path") or "")
-        self.fields[LAST_WORDS] = last_words(path).said
+        self.fields[LAST_WORDS] = figures(path).said
         self.raw = json.dumps(self.fields).encode()
         _end_with_the_session()
         answer = self.person(request_id)

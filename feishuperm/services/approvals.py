@@ -72,14 +72,13 @@ from feishuperm.services.request_manager import (
     remembered,
 )
 from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
+from feishuperm.services.session_reader import figures
 from feishuperm.services.transcript import (
     AT_TERMINAL_SECONDS,
     GIVEN_BACK_SECONDS,
     Timers,
     Watcher,
-    Words,
     is_headless,
-    last_words,
 )
 
 # A card waits so long for the words before its call: the client writes them down while
@@ -220,9 +219,7 @@ class Approvals:
         if request.agent == CLAUDE:
             self.watcher.begin(request, payload)
         else:  # from theirs only what was said can be learnt
-            self._hear_words(
-                request, last_words(payload.transcript_path(), request.agent)
-            )
+            self._hear_words(request, payload.transcript_path())
 
     def _in_turns(
         self,
@@ -302,7 +299,7 @@ class Approvals:
         if not kind.alone and (hook.shown or not kind.typed_seconds):
             return False
         if kind.alone:  # nobody had for a minute
-            typed = last_words(payload.transcript_path()).typed
+            typed = figures(payload.transcript_path()).typed
             return typed >= int(hook.id.partition("-")[0])
         idle = self._idle_seconds(payload.session_id(), payload.transcript_path())
         return 0 <= idle < kind.typed_seconds
@@ -312,7 +309,7 @@ class Approvals:
         for other in self.requests.waiting():
             if other.session == session:
                 self.watcher.settled(other)
-        typed = last_words(path, agent).typed
+        typed = figures(path, agent).typed
         latest = max(typed, self._answered.get(session, 0.0))
         return self._clock() - latest
 
@@ -717,9 +714,10 @@ class Approvals:
             request.outcome = self.presenter.outcome(request)
         return request.outcome
 
-    def _hear_words(self, request: Request, words: Words) -> None:
-        """What was said before its call has become known."""
-        request.why, request.prompt = context(words.said, words.prompt)
+    def _hear_words(self, request: Request, path: str | bytes) -> None:
+        """What was said before its call stands in a transcript now."""
+        turn = figures(path, request.agent)
+        request.why, request.prompt = context(turn.said, turn.prompt)
         if request.is_worded:
             self.notifier.renew()
 

@@ -34,6 +34,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib import claude_client
 from feishuperm.lib.config import claude_settings, home
 from feishuperm.lib.display import one_line
+from feishuperm.lib.feishu import spent
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.log import redact
 from feishuperm.messages import message_of, msg
@@ -58,7 +59,7 @@ from feishuperm.models.settings import Settings
 from feishuperm.services.approvals import Approvals
 from feishuperm.services.grants import AskMark
 from feishuperm.services.presenter import context
-from feishuperm.services.session_reader import Figures, figures, figures_line
+from feishuperm.services.session_reader import Figures, figures, spent_by
 from feishuperm.services.sessions import (
     ENDED,
     IDLE,
@@ -69,7 +70,7 @@ from feishuperm.services.sessions import (
     Sessions,
     Then,
 )
-from feishuperm.services.transcript import Timers, last_words
+from feishuperm.services.transcript import Timers
 
 LOOK, STEP = 1.0, 0.1  # seconds between looks at a card; at least, at any two cards
 WATCHED = 1800.0  # so long after the last command or tap for it
@@ -224,7 +225,7 @@ class Stops:
             return turn != wish.turns[-1]
         # It was never named: a prompt that came after the wish began another.
         wish.turns.append(turn)
-        return bool(last_words(transcript).prompted > wish.asked)
+        return figures(transcript).sent > wish.asked
 
 
 def turn_of(payload: HookPayload) -> str:
@@ -516,7 +517,7 @@ class Progress:
             self.say("Progress"),
             " · ".join(filter(None, parts)),
             rows=tuple(row for row in self._rows(session, now) if row.block.text),
-            note=figures_line(now, self.say, now.last),
+            note=spent(self.say, spent_by(now, now.last)),
             session=session.id,
         )
         return self._with_buttons(panel, session, now, channel)

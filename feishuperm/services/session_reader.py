@@ -1,11 +1,12 @@
-"""What a session's transcript says of its turn: for lists and progress cards.
+"""What a session's transcript says of its turn: why a call is made, what goes on.
 
     Figures    a turn so far
     Turn       a transcript that is read as it grows
     figures()  those of a transcript, for callers that ask again and again
 
 The first look reads the end of the file, whatever its size: a little of it, and one
-megabyte where the turn did not begin there.  Every further look reads what was added.
+megabyte where the turn did not begin there.  Every further look reads what was added;
+after more than some megabytes, and of another file by that name, the end again.
 What no line says is empty: other agents write less, and some nothing at all.
 """
 
@@ -17,33 +18,35 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from feishuperm.lib.feishu import spent
+from feishuperm.agents.table import ANSWERED, CLAUDE, MODEL, PERSON, dialect
 from feishuperm.lib.tool import headline
 from feishuperm.models.ask import Spent
 from feishuperm.models.fields import decoded, list_at, number_at, part_at, text_at
-from feishuperm.models.kind import Say
 from feishuperm.services.transcript import (
     FIRST_TAIL,
     MAX_DECODED,
     MAX_SPOKEN,
     RESULT,
     RESULT_IDS,
+    STEP,
     STOPS,
     TAIL,
     Reader,
     Watch,
-    agent_transcript,
     blocks,
     encoded,
     is_prompt,
     moment,
     spoken_in,
+    tail_of,
 )
 
 TELLING = re.compile(
     rb'"type": ?"(?:user|assistant|system|custom-title|ai-title|last-prompt|cost-state'
-    rb'|task_reminder|todo_reminder)"'
+    rb'|task_reminder|todo_reminder|queue-operation)"'
 )
+# What is queued though nobody typed it.
+QUEUED_BY_CLIENT = ("<task-notification>", "<channel ")
 # The first words of what the client writes down of its own commands, `/model` and such.
 OWN_COMMANDS = ("<command-", "<local-command-", "<bash-")
 USAGE = (
@@ -52,6 +55,7 @@ USAGE = (
 )
 ENDS = ("end_turn", "stop_sequence", "max_tokens", "refusal")  # of a message
 WORDS, CALL = 16_000, 2000  # characters that are kept, enough to mask what is shown
+READS = STEP // TAIL + 1  # in one look: all of what was added, or nearly
 TODOS, OPEN = 100, 100  # entries of a list; calls at once
 KEPT = 256  # transcripts
 
@@ -69,6 +73,8 @@ class Figures(NamedTuple):
     title: str = ""  # of the session
     prompt: str = ""  # what the person wrote
     prompted: float = 0.0  # wall clock; 0.0: nobody knows
+    sent: float = 0.0  # when a person last sent a prompt, a command, an interruption
+    queued: float = 0.0  # when they queued what comes next
     running: str = ""  # the tool call that is not over, in words; empty: none
     running_since: float = 0.0
     said: str = ""  # the last words of the model
@@ -79,6 +85,11 @@ class Figures(NamedTuple):
     is_over: bool = False  # the turn has ended
     last: float = 0.0  # when the turn ended, or the last line was written
     folder: str = ""  # where the session works
+
+    @property
+    def typed(self) -> float:
+        """When a person last typed anything."""
+        return max(self.sent, self.queued)
 
 
 class Use(NamedTuple):
@@ -92,11 +103,14 @@ class Use(NamedTuple):
 class Turn(Reader):
     """A transcript, folded line by line into what it says of the last turn."""
 
-    __slots__ = ("_command", "_message", "_open", "_so_far", "_titles", "_todos")
+    __slots__ = (
+        *("_command", "_file", "_message", "_open", "_so_far", "_titles", "_todos"),
+    )
     longest = TAIL  # what is longer is passed over
 
     def __init__(self, path: bytes) -> None:
         super().__init__(path)
+        self._file = 0, 0, 0  # which one, how long, written when
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -113,11 +127,14 @@ class Turn(Reader):
             state = os.stat(self.path)
         except (OSError, ValueError):
             return Figures()
-        read = self.offset + self.ahead
-        if 0 < read <= state.st_size <= read + TAIL:
-            self.read()
-        else:
-            self._look_at_end(state.st_size)
+        file = state.st_ino, state.st_size, state.st_mtime_ns
+        read, size = self.offset + self.ahead, state.st_size
+        if 0 < read < size <= read + STEP and file[0] == self._file[0]:
+            for _ in range(READS):
+                self.read()
+        elif file != self._file:
+            self._look_at_end(size)
+        self._file = file
         use = next(iter(self._open.values()), Use("", "", 0.0))
         return self._so_far._replace(
             title=self._titles.get("custom-title") or self._titles.get("ai-title", ""),
@@ -160,20 +177,29 @@ class Turn(Reader):
 
     def _user(self, entry: dict[str, Any]) -> None:
         said, when = spoken_in(entry), moment(entry.get("timestamp"))
+        by_person = is_prompt(entry)
+        if by_person:
+            self._so_far = self._so_far._replace(sent=when)
         if said.startswith(STOPS):
             self._end_turn(entry)
         elif said.startswith(OWN_COMMANDS):
             self._command = when  # if the model answers, it began a turn
-        elif is_prompt(entry):
+        elif by_person:
             self._begin_turn(said, when, text_at(entry, "cwd"))
+
+    def _queued(self, entry: dict[str, Any]) -> None:
+        by_client = text_at(entry, "content").startswith(QUEUED_BY_CLIENT)
+        if entry.get("operation") == "enqueue" and not by_client:
+            when = moment(entry.get("timestamp"))
+            self._so_far = self._so_far._replace(queued=when)
 
     def _begin_turn(self, prompt: str, when: float, folder: str) -> None:
         now = self._so_far
         self._open.clear()
         self._command = 0.0
         self._so_far = Figures(
-            prompt=prompt[:WORDS], prompted=when, folder=folder or now.folder,
-            tokens=now.tokens, cost=now.cost,
+            prompt=prompt[:WORDS], prompted=when, sent=now.sent, queued=now.queued,
+            folder=folder or now.folder, tokens=now.tokens, cost=now.cost,
         )  # fmt: skip
 
     def _end_turn(self, entry: dict[str, Any]) -> None:
@@ -258,15 +284,18 @@ READ: dict[str, Callable[[Turn, dict[str, Any]], None]] = {
     "assistant": Turn._assistant,
     "system": Turn._system,
     "attachment": Turn._reminder,
+    "queue-operation": Turn._queued,
 }
 
 
-def figures(path: str, agent_id: str = "") -> Figures:
+def figures(path: str | bytes, agent: str = CLAUDE) -> Figures:
     """What a transcript says now: on the loop, for one that is looked at again.
 
-    Nothing is read twice; where nothing was added it costs one look at the file.
+    Of Claude's nothing is read twice; where nothing was added it costs one look at the
+    file.  Those of other agents say what was said, and when a person was there.
     """
-    return _turn(encoded(agent_transcript(path, agent_id))).look()
+    name = encoded(path)
+    return _turn(name).look() if agent == CLAUDE else _figures_of(agent, name)
 
 
 @lru_cache(maxsize=KEPT)
@@ -274,12 +303,31 @@ def _turn(path: bytes) -> Turn:
     return Turn(path)
 
 
-def figures_line(figures: Figures, say: Say, now: float) -> str:
-    """Time, tool calls, context and cost of a turn; empty where nobody knows any.
+def _figures_of(agent: str, path: bytes) -> Figures:
+    told = Figures()
+    for tail in (FIRST_TAIL, TAIL):
+        data = tail_of(path, tail)
+        told = _last_words(agent, data.split(b"\n"))
+        if told.prompted or len(data) < tail:
+            break
+    return told
 
-    Numbers alone, so it may be shown where cards are titles.
-    """
-    return spent(say, spent_by(figures, now))
+
+def _last_words(agent: str, lines: list[bytes]) -> Figures:
+    """The words in these lines, up to where the turn begins."""
+    speaks, said, answered = dialect(agent), "", 0.0
+    for line in reversed(lines):
+        if len(line) > MAX_SPOKEN or not any(mark in line for mark in speaks.SPOKEN):
+            continue
+        entry = part_at(decoded(line))
+        who, words = speaks.spoken(entry)
+        when = moment(entry.get("timestamp"))
+        if who == PERSON:
+            sent = max(when, answered)
+            return Figures(said=said, prompt=words, prompted=when, sent=sent)
+        said = said or (words if who == MODEL else "")
+        answered = answered or (when if who == ANSWERED else 0.0)
+    return Figures(said=said, sent=answered)
 
 
 def spent_by(figures: Figures, now: float) -> Spent:

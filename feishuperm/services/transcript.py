@@ -1,4 +1,4 @@
-"""Reads sessions' transcripts: has the terminal answered, what did Claude say last?
+"""Reads sessions' transcripts: has the terminal answered, how did a call end?
 
 A "Yes" at the keyboard tells the hook nothing.  But the client keeps a transcript, one
 JSON object per line: the pending call stands in it as a `tool_use` block, and when it
@@ -16,9 +16,9 @@ chunk at a time, and of a call's input only hashes are kept.
     Transcripts  those of all sessions
     Watcher      when they are looked at, and for which requests
 
-While a request is pending, the watcher looks for the words before its call, and for an
-answer that a person gave at the keyboard; once it has ended, for the result of the
-call.  Everything runs on the loop's thread.
+While a request is pending, the watcher looks for its call, behind the words that say
+why, and for an answer that a person gave at the keyboard; once it has ended, for the
+result of the call.  Everything runs on the loop's thread.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from feishuperm.agents.table import ANSWERED as AT_DIALOG
-from feishuperm.agents.table import CLAUDE, MODEL, PERSON, dialect
 from feishuperm.messages import msg
 from feishuperm.models import request as states
 from feishuperm.models.fields import decoded, list_at, part_at, text_at, value_at
@@ -119,15 +117,6 @@ class Facts(NamedTuple):
     uses: tuple[Use, ...] = ()
     over: Mapping[bytes, Result] = MappingProxyType({})  # calls that end, by id
     prompt: bool = False
-
-
-class Words(NamedTuple):
-    """Why a call is made, as far as the transcript tells."""
-
-    said: str = ""  # by Claude, last before the call
-    prompt: str = ""  # what the person wrote
-    prompted: float = 0.0  # when they wrote it; 0.0 if nobody knows
-    typed: float = 0.0  # the same, or when they queued what comes next
 
 
 class Watch:
@@ -356,84 +345,8 @@ def agent_transcript(path: str, agent_id: str) -> str:
 
 def is_headless(path: str) -> bool:
     """Whether a session has no terminal: then no prompt of it was typed at one."""
-    found: list[bytes] = ENTRY.findall(_tail(encoded(path), FIRST_TAIL))
+    found: list[bytes] = ENTRY.findall(tail_of(encoded(path), FIRST_TAIL))
     return bool(found) and found[-1].startswith(b"sdk")
-
-
-def last_words(path: str | bytes, agent: str = CLAUDE) -> Words:
-    """What an agent said last in this turn, what it works on, and since when.
-
-    Only lines that may hold either are decoded, from the end.  The prompt of a long
-    turn is far away; Claude Code notes it again and again, on one line.
-    """
-    words, name = Words(), encoded(path)
-    for tail in (FIRST_TAIL, TAIL):
-        data = _tail(name, tail)
-        lines = data.split(b"\n")
-        words = _words(lines) if agent == CLAUDE else _words_of(agent, lines)
-        if words.prompted or len(data) < tail:
-            break
-    return words
-
-
-def _words(lines: list[bytes]) -> Words:
-    """The words in these lines, up to where the turn begins."""
-    found: dict[bytes, Any] = {SAID: "", NOTED: "", QUEUED: 0.0}
-    for line in reversed(lines):
-        if RESULT in line:
-            continue
-        spoken = len(line) <= MAX_SPOKEN
-        sort = next((s for s in found if spoken and not found[s] and s in line), None)
-        if sort is not None:
-            found[sort] = READ[sort](part_at(decoded(line)))
-        elif b'"user"' in line and b'"tool_use"' not in line:
-            entry = _entry(line)
-            if is_prompt(entry):
-                prompt = spoken_in(entry) if spoken else found[NOTED]
-                prompted = moment(entry.get("timestamp"))
-                typed = max(prompted, found[QUEUED])
-                return Words(found[SAID], prompt, prompted, typed)
-    return Words(found[SAID], found[NOTED], typed=found[QUEUED])
-
-
-def _words_of(agent: str, lines: list[bytes]) -> Words:
-    """The same in the transcript of another agent."""
-    speaks, said, answered = dialect(agent), "", 0.0
-    for line in reversed(lines):
-        if len(line) > MAX_SPOKEN or not any(mark in line for mark in speaks.SPOKEN):
-            continue
-        entry = part_at(decoded(line))
-        who, words = speaks.spoken(entry)
-        when = moment(entry.get("timestamp"))
-        if who == PERSON:
-            return Words(said, words, when, max(when, answered))
-        said = said or (words if who == MODEL else "")
-        answered = answered or (when if who == AT_DIALOG else 0.0)
-    return Words(said, typed=answered)
-
-
-def _said(entry: dict[str, Any]) -> str:
-    """What Claude says in an entry."""
-    return spoken_in(entry) if entry.get("type") == "assistant" else ""
-
-
-def _noted(entry: dict[str, Any]) -> str:
-    """The prompt that the client notes in an entry."""
-    is_note = entry.get("type") == "last-prompt"
-    return text_at(entry, "lastPrompt").strip() if is_note else ""
-
-
-def _queued(entry: dict[str, Any]) -> float:
-    """When a person queued what an entry tells of; 0.0 if it tells of none."""
-    if entry.get("operation") != "enqueue":
-        return 0.0
-    machine = str(entry.get("content")).startswith(("<task-notification>", "<channel "))
-    return 0.0 if machine else moment(entry.get("timestamp"))
-
-
-# By what each sort of line is found, and how it is read.
-SAID, NOTED, QUEUED = b'"assistant"', b'"last-prompt"', b'"queue-operation"'
-READ = {SAID: _said, NOTED: _noted, QUEUED: _queued}
 
 
 def spoken_in(entry: dict[str, Any]) -> str:
@@ -561,7 +474,7 @@ def encoded(path: str | bytes) -> bytes:
         return b""
 
 
-def _tail(path: bytes, size: int) -> bytes:
+def tail_of(path: bytes, size: int) -> bytes:
     return _read(path, max(0, file_size(path) - size))
 
 
@@ -610,7 +523,7 @@ class Watcher:
         self,
         requests: RequestManager,
         timers: Timers,
-        on_words: Callable[[Request, Words], object],
+        on_words: Callable[[Request, bytes], object],
         on_result: Callable[[Request], object],
     ) -> None:
         self._requests = requests
@@ -676,11 +589,11 @@ class Watcher:
         return request.waits() and watch.unheard
 
     def _hear(self, request: Request) -> None:
-        """Tell what was said before the call, as soon as the call is there."""
+        """Tell where it stands why a call is made, as soon as the call is there."""
         watch = self._watches[request.id]
         if watch.unheard and watch.has_call():
             watch.unheard = False
-            self._on_words(request, last_words(watch.reader.path))
+            self._on_words(request, watch.reader.path)
 
     def _learn_result(self, request: Request) -> None:
         watch, since = self._results[request.id]

@@ -26,7 +26,7 @@ SESSION = {
 PROMPT = {**SESSION, "hook_event_name": "UserPromptSubmit", "prompt": "go"}
 CALL = {**EVENT, **SESSION, "hook_event_name": "PreToolUse", "tool_use_id": "toolu_1"}
 
-WAIT = tool("Bash", command="while ! [ -e go ]; do sleep 0.1; done")
+WAIT = tool("Bash", command="timeout 90 sh -c 'while ! [ -e go ]; do sleep 0.1; done'")
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_real_background_session_is_ended(
     (bin / "claude").symlink_to(lab.binary)
     lab.extra["PATH"] = f"{bin}:{lab.environ()['PATH']}"
     lab.settings = {"permissions": {"defaultMode": "default", "allow": ["Bash"]}}
-    lab.model.push([tool("Bash", command="sleep 30")], [text("never")])
+    lab.model.push([WAIT], [text("never")])
     environ = {"CLAUDE_CONFIG_DIR": lab.config, "PATH": lab.extra["PATH"]}
     with Served(Path(lab.pyz), tmp_path, **app_settings(feishu), **environ) as served:
         lab.socket = served.socket

@@ -53,7 +53,7 @@ from feishuperm.protocol.http1 import (
     parse_target,
 )
 from feishuperm.protocol.stream_json import StreamJson
-from feishuperm.services import transcript
+from feishuperm.services import session_reader, transcript
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
 from feishuperm.services.presenter import SENTENCES
@@ -201,7 +201,7 @@ def transcripts(data: bytes) -> None:
         *(transcript.PENDING, transcript.ANSWERED),
         *(transcript.MOVED_ON, transcript.UNKNOWN),
     )
-    transcript.last_words(path)
+    session_reader.Turn(os.fsencode(path)).look()
 
 
 # What files say.

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feishuperm.lib.feishu import spent
 from feishuperm.messages import text
 from feishuperm.services import session_reader as reader
 from feishuperm.services.session_reader import (
@@ -24,8 +25,9 @@ from feishuperm.services.session_reader import (
     Todo,
     Turn,
     figures,
-    figures_line,
+    spent_by,
 )
+from feishuperm.services.transcript import agent_transcript, moment
 from tests.tables import every_row
 
 DATA = Path(__file__).parents[1] / "data" / "transcripts"
@@ -33,10 +35,11 @@ TASKS = (DATA / "tasks.jsonl").read_bytes().splitlines(keepends=True)
 USAGE = {"input_tokens": 10, "cache_read_input_tokens": 40_000, "output_tokens": 90}
 
 
-def line(kind: str, content: Any = "", **fields: Any) -> bytes:
-    message = {"content": content, **fields.pop("message", {})}
+def line(kind: str, words: Any = "", **fields: Any) -> bytes:
+    message = {"content": words, **fields.pop("message", {})}
     stamp = {"timestamp": "2026-11-19T06:00:00Z"}
-    return json.dumps({"type": kind, "message": message, **stamp, **fields}).encode()
+    entry = {"type": kind, "message": message, **stamp, **fields}
+    return json.dumps(entry).encode()
 
 
 def said(words: str, **fields: Any) -> bytes:
@@ -187,7 +190,7 @@ def test_subagent_is_read_in_its_own_transcript(tmp_path: Path) -> None:
     read(folder / "agent-a1.jsonl", line("user", "sub", **side), said("in", **side))
     read(path, line("user", "main"), said("out"), said("in", **side))
     assert figures(str(path)).said == "out"
-    assert figures(str(path), "a1").said == "in"
+    assert figures(agent_transcript(str(path), "a1")).said == "in"
 
 
 def test_only_the_end_of_a_long_transcript_is_read(path: Path) -> None:
@@ -224,6 +227,54 @@ def test_transcript_that_is_written_anew_is_read_anew(path: Path) -> None:
     assert figures(str(path)).prompt == "new"
     path.unlink()
     assert figures(str(path)) == Figures()
+
+
+def test_turn_goes_on_behind_a_line_of_megabytes(path: Path) -> None:
+    """A picture that the model has looked at, written between two looks."""
+    read(path, line("user", "go"), use("1", "Read", file_path="/a.png"))
+    turn = Turn(os.fsencode(path))
+    assert turn.look().running == "Read: /a.png"
+    with path.open("ab") as file:
+        rows = result("1", 3 << 20), said("nice", message={"id": "n"}), b""
+        file.write(b"\n".join(rows))
+    told = turn.look()
+    assert (told.prompt, told.calls, told.said, told.running) == ("go", 1, "nice", "")
+
+
+def test_other_file_by_the_same_name_is_read_anew(path: Path) -> None:
+    read(path, line("user", "old"), said("a"))
+    assert figures(str(path)).prompt == "old"
+    other = path.with_suffix(".new")
+    read(other, line("user", "new"), *[said("b")] * 9, line("system"))
+    other.replace(path)
+    told = figures(str(path))
+    assert (told.prompt, told.said) == ("new", "b")
+
+
+@every_row(
+    ("rows", "typed"),
+    [
+        ([("user", "go", "06:00")], "06:00"),
+        ([("user", "go", "06:00"), ("queue", "and then", "06:01")], "06:01"),
+        ([("user", "go", "06:00"), ("queue", "<task-notification>", "06:01")], "06:00"),
+        ([("user", "go", "06:00"), ("user", "<command-name>/x", "06:02")], "06:02"),
+        ([("user", "[Request interrupted by user]", "06:03")], "06:03"),
+        ([("queue", "and then", "06:04"), ("user", "and then", "06:03")], "06:04"),
+    ],
+)
+def test_when_somebody_typed_is_known(
+    path: Path, rows: list[tuple[str, str, str]], typed: str
+) -> None:
+    queued = {"operation": "enqueue"}
+    lines = [
+        line("user", words, timestamp=f"2026-11-19T{at}:00Z")
+        if kind == "user"
+        else line(
+            "queue-operation", content=words, timestamp=f"2026-11-19T{at}:00Z", **queued
+        )
+        for kind, words, at in rows
+    ]
+    assert read(path, *lines).typed == moment(f"2026-11-19T{typed}:00Z")
 
 
 @every_row("kind", ["fifo", "folder", "nothing", "device", "loop"])
@@ -311,4 +362,4 @@ def test_what_is_kept_of_a_transcript_is_bounded(path: Path) -> None:
     ],
 )  # fmt: skip
 def test_figures_are_one_line_of_what_is_known(told: Figures, line: str) -> None:
-    assert figures_line(told, partial(text, "en"), 3700.0) == line
+    assert spent(partial(text, "en"), spent_by(told, 3700.0)) == line

@@ -15,6 +15,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from feishuperm.services import transcript
+from feishuperm.services.session_reader import figures
 from feishuperm.services.transcript import (
     ANSWERED,
     MOVED_ON,
@@ -23,7 +24,6 @@ from feishuperm.services.transcript import (
     Transcripts,
     Watch,
     agent_transcript,
-    last_words,
 )
 from tests.tables import every_row
 
@@ -409,7 +409,7 @@ def test_rubbish_is_unknown(
     watch = begin(str(path), "Bash", {"command": "a"})
     assert watch is not None
     assert watch.check() == UNKNOWN
-    last_words(str(path))
+    figures(str(path))
 
 
 def test_odd_entries_are_unknown(path: Path) -> None:
@@ -514,16 +514,21 @@ def test_result_too_long_to_decode_is_known_by_its_id(
 
 def test_turn_started_is_the_time_of_the_last_prompt(path: Path) -> None:
     path.write_text("".join(recorded("terminal-yes")))
-    assert last_words(str(path)).prompted == pytest.approx(1794801826.634)
+    assert figures(str(path)).prompted == pytest.approx(1794801826.634)
     path.write_text(line("user", "go", timestamp="soon"))
-    assert last_words(str(path)).prompted == 0.0
+    assert figures(str(path)).prompted == 0.0
     path.write_text(line("user", "go"))
-    assert last_words(str(path)).prompted == 0.0
+    assert figures(str(path)).prompted == 0.0
     for none in ("", "/none", str(path.parent)):
-        assert last_words(none).prompted == 0.0
+        assert figures(none).prompted == 0.0
 
 
 # What was said.
+
+
+def words(path: Path) -> tuple[str, str]:
+    told = figures(str(path))
+    return told.said, told.prompt
 
 
 def said(text: str) -> str:
@@ -537,20 +542,20 @@ def test_last_words_are_those_of_this_turn(path: Path) -> None:
     path.write_text(
         line("user", "old") + said("old words") + line("user", "new\nmore") + use("t1")
     )
-    assert last_words(bytes(path))[:2] == ("", "new\nmore")
+    assert words(path) == ("", "new\nmore")
 
 
 def test_last_words_stand_before_calls_and_results(path: Path) -> None:
     earlier = line("user", [{"type": "text", "text": "go"}]) + said("one") + said("two")
     path.write_text(earlier + use("t1") + result("t1", "output") + use("t2"))
-    assert last_words(bytes(path))[:2] == ("two", "go")
+    assert words(path) == ("two", "go")
 
 
 def test_prompt_of_a_long_turn_is_the_one_the_client_notes(path: Path) -> None:
     note = json.dumps({"type": "last-prompt", "lastPrompt": "go on"}) + "\n"
     long = "".join(result(f"t{number}", "x" * 50_000) for number in range(30))
     path.write_text(line("user", "go on\nhere") + long + note + said("now") + use("t"))
-    assert last_words(bytes(path))[:2] == ("now", "go on")
+    assert words(path) == ("now", "go on")
 
 
 @pytest.mark.parametrize(
@@ -568,14 +573,14 @@ def test_prompt_of_a_long_turn_is_the_one_the_client_notes(path: Path) -> None:
 )
 def test_transcript_without_words_has_none(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-    assert last_words(bytes(path))[:2] == ("", "")
+    assert words(path) == ("", "")
 
 
 def test_last_words_of_a_huge_transcript_come_quickly(path: Path) -> None:
     lines = said("x" * 100) * 3000 + result("t", "y" * (3 << 20))
     path.write_text(lines + said("z" * 100_000) * 20 + use("t"))
     began = time.thread_time()
-    last_words(bytes(path))
+    figures(bytes(path))
     assert time.thread_time() - began < 0.5  # a hundredth of it on a quiet machine
 
 
@@ -631,4 +636,4 @@ def test_result_of_a_call_that_appears_and_ends_at_once_is_known(path: Path) -> 
 
 def test_when_the_prompt_was_typed_is_known(path: Path) -> None:
     path.write_text(line("user", "go", timestamp="2023-11-14T22:13:20Z") + use("t"))
-    assert last_words(bytes(path)).prompted == 1_700_000_000.0
+    assert figures(bytes(path)).prompted == 1_700_000_000.0
