@@ -38,6 +38,7 @@ msgstr ""
 "Content-Type: text/plain; charset=utf-8\\n"
 """
 
+TOLD = ("feishu_codes",)  # tables of text that hold sentences
 METHODS = ("say", "translate")  # of those also by this name
 Key = tuple[str, str]  # context, English
 
@@ -63,6 +64,15 @@ def find_blanks(
         yield 1, "text", (None, sentence), []
 
 
+def find_told(
+    file: IO[bytes], keywords: object, tags: object, options: object
+) -> Iterator[tuple[int, str, tuple[str | None, ...], list[str]]]:
+    """The sentences of a table that is text: what stands behind ` = `."""
+    for line in file.read().decode().splitlines():
+        for sentence in line.split(" = ")[1:] if line[:2] != "# " else ():
+            yield 1, "text", (None, sentence), []
+
+
 def literals(node: ast.expr) -> tuple[str | None, ...]:
     """The texts that an argument may be."""
     if isinstance(node, ast.IfExp):
@@ -75,6 +85,7 @@ def extract() -> dict[Key, list[str]]:
     """Every sentence of the source, and the files that say it."""
     found: dict[Key, list[str]] = {}
     method = [("**.py", find_calls), ("**.html", find_blanks)]
+    method += [(f"lib/{name}.txt", find_told) for name in TOLD]
     rows = extract_from_dir(PACKAGE, method, keywords=KEYWORDS)
     for file, _, message, _, context in rows:
         places = found.setdefault((context or "", str(message)), [])

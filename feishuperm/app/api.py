@@ -20,14 +20,12 @@ from urllib.parse import urlsplit
 from feishuperm.errors import ProtocolError
 from feishuperm.lib.feishu import CODES as BOT_CODES
 from feishuperm.lib.feishu import (
-    FAIL,
     NO_ANSWER,
     RENEW,
-    RETRY,
-    SIMPLER,
     SendResult,
     encode,
     judge,
+    read_codes,
 )
 from feishuperm.lib.post import HEADERS, Call, Reply, call, dial
 from feishuperm.messages import Message, message_of, msg
@@ -65,46 +63,7 @@ RECEIVE_SIZE = 4096  # bytes of a handshake
 JSON = HEADERS["Content-Type"]
 FORM = "multipart/form-data"
 
-# What an app is told beside a bot; code -> what it means for the call, what is wrong.
-CODES = {
-    **BOT_CODES,
-    1: (RETRY, msg("Feishu is busy")),
-    10003: (FAIL, msg("FEISHU_APP_ID or FEISHU_APP_SECRET is malformed")),
-    10014: (FAIL, msg("the app is unknown or switched off: check FEISHU_APP_ID")),
-    10015: (FAIL, msg("FEISHU_APP_SECRET is wrong")),
-    11205: (FAIL, msg("the app has no bot, or was never published")),
-    11207: (FAIL, msg("the app is not installed: publish a version")),
-    11210: (FAIL, msg("the app is not installed: publish a version")),
-    230001: (SIMPLER, msg("Feishu refused the format of the message")),
-    230002: (FAIL, msg("the bot is not in the group of FEISHU_RECEIVE_ID")),
-    230006: (FAIL, msg("the app's bot is switched off: switch it on and publish")),
-    230011: (FAIL, msg("the message was recalled")),
-    230013: (FAIL, msg("the app is not available to this person")),
-    230018: (FAIL, msg("the group does not let the bot write")),
-    230020: (RETRY, msg("too many messages to one person or group")),
-    230023: (FAIL, msg("too many unread urgent messages")),
-    230024: (FAIL, msg("no urgent messages are left this month")),
-    230027: (FAIL, msg("the app lacks a permission; add it and publish")),
-    230031: (FAIL, msg("the message is too old to be changed")),
-    230034: (FAIL, msg("FEISHU_RECEIVE_ID names nobody")),
-    230035: (FAIL, msg("the group does not let the bot write")),
-    230038: (FAIL, msg("FEISHU_RECEIVE_ID belongs to another company")),
-    230053: (FAIL, msg("this person has muted the bot")),
-    230110: (FAIL, msg("the message was deleted")),
-    232009: (FAIL, msg("the group is gone")),
-    234006: (FAIL, msg("the file is too large for Feishu")),
-    234007: (FAIL, msg("the app's bot is switched off: switch it on and publish")),
-    99991403: (FAIL, msg("the company's monthly calls to Feishu are used up")),
-    99991661: (RENEW, msg("Feishu wants a token")),
-    99991663: (RENEW, msg("Feishu refused the token")),
-    99991664: (RENEW, msg("Feishu refused the token")),
-    99991668: (RENEW, msg("Feishu refused the token")),
-    99991671: (RENEW, msg("Feishu refused the token")),
-    99991672: (FAIL, msg("the app lacks a permission; add it and publish")),
-    99991673: (FAIL, msg("the app is not installed: publish a version")),
-    99992361: (FAIL, msg("the open_id belongs to another app")),
-    99992402: (SIMPLER, msg("Feishu refused a field of the message")),
-}
+CODES = {**BOT_CODES, **read_codes("app")}  # what an app is told, beside a bot
 LACKS_SCOPE = (99991672, 230027)
 # The page of the console where the owner of an app repairs it, and the codes it is for.
 MENDED_AT = {

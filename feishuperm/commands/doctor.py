@@ -10,10 +10,11 @@ from feishuperm.app.api import page_of
 from feishuperm.app.health import FAIL
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser, number
-from feishuperm.lib.language import page, translate
+from feishuperm.lib.language import translate
 from feishuperm.lib.terminal import say, show
 from feishuperm.messages import msg
 from feishuperm.setup.doctor import DoctorContext, Row, examine
+from feishuperm.tables import sections
 
 
 def main(args: list[str]) -> int:
@@ -35,9 +36,11 @@ def main(args: list[str]) -> int:
 
 def phone_codes() -> dict[int, tuple[str, str]]:
     """The numbers that a phone shows: what each means, and what repairs it."""
-    rows = (part.strip().split("\n") for part in page("codes", "txt").split("\n\n"))
+    rows = (line.split(" = ") for line in sections("lib/feishu_codes.txt")["phone"])
     return {
-        int(code): (said, cure) for codes, said, cure in rows for code in codes.split()
+        int(code): (msg(said), msg(cure))
+        for codes, said, cure in rows
+        for code in codes.split()
     }
 
 

@@ -44,6 +44,7 @@ from feishuperm.models.ask import (
 )
 from feishuperm.models.kind import KINDS
 from feishuperm.models.settings import host_is_local, url_host
+from feishuperm.tables import sections
 
 Card = dict[str, Any]
 Element = dict[str, Any]
@@ -555,43 +556,20 @@ RETRY, SIMPLER, FAIL = "retry", "simpler", "fail"
 RENEW = "renew"  # the token of an app; then it may pass
 # Code -> what it means for the message, and what the owner of the bot can do.
 Codes = Mapping[int, tuple[str, str]]
-LATER = {
-    2200: msg("Feishu has an internal error"),
-    11232: msg("too many messages for this bot"),
-    11233: msg("too many messages in this group"),
-    11247: msg("Feishu is sending too much at the moment"),
-    99991400: msg("too many requests to Feishu"),
-}
-PLAINER = {
-    9499: msg("Feishu could not read the message, or it is too large"),
-    11230: msg("the group does not take this kind of message"),
-    11235: msg("only admins may mention all in this group: change FEISHU_AT"),
-    11246: msg("Feishu refused the card"),
-    11248: msg("Feishu refused the content as sensitive"),
-    11312: msg("the content did not pass Feishu's check"),
-    19002: msg("Feishu refused the format of the message"),
-    19036: msg("the message is too large for Feishu"),
-    230022: msg("Feishu refused the content as sensitive"),
-    230025: msg("the message is too large for Feishu"),
-    230028: msg("the content was refused by a data loss rule"),
-    230099: msg("Feishu refused the card"),
-}
-NEVER = {
-    11231: msg("the group is gone: make a bot in another group"),
-    11237: msg("the group is gone: make a bot in another group"),
-    11242: msg("the group may not be written to"),
-    11249: msg("the bot has left the group: add it again, copy its new address"),
-    19001: msg("the bot is unknown: copy FEISHU_WEBHOOK_URL again from the group"),
-    19007: msg("the bot is switched off: enable it in the group's settings"),
-    19021: msg("the signature is refused: check FEISHU_WEBHOOK_SECRET and the clock"),
-    19022: msg("this machine's address is not in the bot's IP list: add it there"),
-    19024: msg("the bot wants a keyword: add `Claude Code` to its keywords"),
-}
-CODES: Codes = {
-    code: (verdict, said)
-    for verdict, table in ((RETRY, LATER), (SIMPLER, PLAINER), (FAIL, NEVER))
-    for code, said in table.items()
-}
+
+
+def read_codes(owner: str) -> Codes:
+    """What `feishu_codes.txt` says of the numbers that a bot or an app meets."""
+    table = sections("lib/feishu_codes.txt")
+    return {
+        int(code): (verdict, msg(said))
+        for verdict in (RETRY, SIMPLER, FAIL, RENEW)
+        for line in table.get(f"{owner} {verdict}", ())
+        for code, _, said in [line.partition(" = ")]
+    }
+
+
+CODES = read_codes("bot")
 
 
 class Bot(NamedTuple):

@@ -9,15 +9,12 @@ from urllib.parse import urlsplit
 
 from feishuperm.app.api import (
     CODES,
-    FAIL,
     PAGES,
-    RENEW,
-    RETRY,
-    SIMPLER,
     AppApi,
     page_of,
     receiver_type,
 )
+from feishuperm.lib.feishu import FAIL, RENEW, RETRY, SIMPLER
 from feishuperm.lib.post import Call, Reply
 from tests.tables import every_row
 
