@@ -38,7 +38,7 @@ msgstr ""
 "Content-Type: text/plain; charset=utf-8\\n"
 """
 
-TOLD = ("feishu_codes",)  # tables of text that hold sentences
+TOLD = ("feishu_codes", "tools")  # tables of text that hold sentences
 METHODS = ("say", "translate")  # of those also by this name
 Key = tuple[str, str]  # context, English
 

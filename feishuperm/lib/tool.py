@@ -1,10 +1,10 @@
 """What a tool call looks like to a person, and which rule would allow it again.
 
-One row of `TOOLS` per tool: its colour, its fields, its rule format.  A new tool is one
-row; a tool without a row shows its whole input.  Whatever a row does not name is shown
-too, as JSON: a person must never approve what the card left out.  Texts come out with
-invisible characters spelled; escaping for cards and pages is theirs to do, and whether
-a rule is safe to write is the rule writer's.
+One line of `tools.txt` per tool: its colour, its fields, its rule format.  A new tool
+is one line; a tool without one shows its whole input.  Whatever a line does not name is
+shown too, as JSON: a person must never approve what the card left out.  Texts come out
+with invisible characters spelled; escaping for cards and pages is theirs to do, and
+whether a rule is safe to write is the rule writer's.
 """
 
 from __future__ import annotations
@@ -21,14 +21,8 @@ from typing import Any, NamedTuple
 from feishuperm.lib.display import count_unseen, one_line, visible
 from feishuperm.messages import msg, pmsg
 from feishuperm.models.ask import CUT_FIRST, CUT_LAST, DETAIL, Block, shorten_block
-from feishuperm.models.names import (
-    FORM,
-    IDLE,
-    LAST_WORDS,
-    PATH_KEYS,
-    PLAN_TOOL,
-    QUESTION_TOOL,
-)
+from feishuperm.models.names import PATH_KEYS
+from feishuperm.tables import sections
 
 ToolInput = dict[str, Any]
 Rules = tuple[tuple[str, str], ...]  # (tool name, content); no content: the bare name
@@ -44,39 +38,17 @@ class ToolDetail(NamedTuple):
     blocks: tuple[Block, ...]  # their labels are in English
 
 
+# Text: what each tool is called, shows, and which function says its rules.
+_TABLE = sections("lib/tools.txt")
 # What the keys of the tools' inputs are called.
 LABELS = {
-    "args": msg("Arguments"),
-    "cell_id": msg("Cell"),
-    "cell_type": msg("Cell type"),
-    "command": msg("Command"),
-    "content": msg("Content"),
-    "description": msg("Description"),
-    "diff": msg("Change"),
-    "edit_mode": msg("Mode"),
-    "file_path": msg("File"),
-    "glob": msg("File pattern"),
-    "limit": msg("Lines"),
-    "new_source": msg("Source"),
-    "notebook_path": msg("Notebook"),
-    "offset": msg("From line"),
-    "output_mode": msg("Output"),
-    "pages": msg("Pages"),
-    "path": msg("Path"),
-    "pattern": msg("Pattern"),
-    "plan": msg("Plan"),
-    "planFilePath": msg("Plan file"),
-    "prompt": msg("Prompt"),
-    "query": msg("Query"),
-    "last_assistant_message": msg("Claude's last words"),
-    "mcp_server_name": msg("MCP server"),
-    "message": msg("Message"),
-    "run_in_background": msg("In the background"),
-    "skill": msg("Skill"),
-    "subagent_type": msg("Agent"),
-    "timeout": msg("Time-out (ms)"),
-    "type": msg("File type"),
-    "url": msg("URL"),
+    key: msg(said)
+    for key, _, said in (line.partition(" = ") for line in _TABLE["labels"])
+}
+LANGUAGES = {
+    ending: language
+    for endings, _, language in (line.partition(" : ") for line in _TABLE["languages"])
+    for ending in endings.split()
 }
 
 
@@ -102,15 +74,6 @@ class Tool(NamedTuple):
     does: str  # what it does to the file, or to what its description names
 
 
-def _row(
-    colour: str,
-    rules: Callable[[str, ToolInput], Rules],
-    does: str = "",
-    *fields: Field,
-) -> Tool:
-    return Tool(colour, rules, fields, does)
-
-
 # Pretty JSON takes ten times as long as the plain one; of a deep tree it is mostly
 # blanks, up to the square of its size.
 PRETTY_JSON = 16_384
@@ -122,34 +85,10 @@ BRIEF_DIFF = 60_000  # characters of a replacement that is compared line by line
 MANY_STEPS = 200_000  # for all edits of a call: a thousand small ones cost more each
 BRIEF_STEPS = 30_000  # for all of a call's, where it is one of many requests
 MAX_OPTIONS = 20  # of a question; one with more is shown as JSON
-LANGUAGES = {
-    "c": "c", "cc": "cpp", "cpp": "cpp", "cs": "csharp", "css": "css", "go": "go",
-    "h": "c", "html": "html", "java": "java", "js": "javascript", "json": "json",
-    "jsx": "javascript", "kt": "kotlin", "lua": "lua", "md": "markdown", "php": "php",
-    "py": "python", "rb": "ruby", "rs": "rust", "scss": "scss", "sh": "bash",
-    "sql": "sql", "swift": "swift", "toml": "toml", "ts": "typescript",
-    "tsx": "typescript", "xml": "xml", "yaml": "yaml", "yml": "yaml",
-}  # fmt: skip
 UNSEEN = Block(hidden=1)  # a part that is not laid out
 LONG_WORD = 256  # characters
 MOST_UNSEEN = 50_000  # characters: spelled out, nobody looks through more of them
 _LAST_WORD, _FIRST_WORD = re.compile(r"\s\S*\Z"), re.compile(r"\S*\s")
-
-
-def _text(*keys: str) -> tuple[Field, ...]:
-    return tuple(Field((key,), "text") for key in keys)
-
-
-def _detail(*keys: str) -> tuple[Field, ...]:
-    return tuple(Field((key,), DETAIL) for key in keys)
-
-
-def _code(key: str, language: str = "") -> Field:
-    return Field((key,), "code", language)
-
-
-def _path(key: str) -> Field:
-    return Field((key,), "path")
 
 
 def _block(
@@ -343,69 +282,50 @@ def _domain_rule(tool_name: str, tool_input: ToolInput) -> Rules:
 
 _PLAIN_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?(?:[/?#]|\Z)")
 
-MCP, UNKNOWN = "mcp__*", "*"
 # Exactly this file; two slashes mean "from the root" to the client.
 _edit_file = _by_path("Edit", "file_path")
-_agent = _row(
-    "turquoise", _no_rule, msg("Start a subagent: {what}"),
-    *_text("prompt"), *_detail("subagent_type", "description"),
-)  # fmt: skip
-_edit = Field(("old_string", "new_string", "replace_all"), "diff", "", _show_edit)
-_change = Field(("diff",), "diff")  # of agents that have no texts to compare
-_edits = Field(("edits",), "diff", "", _show_edits)
-_content = Field(("content",), "code", "", _show_content)
-EDITS = msg("Edit {what}")
-TOOLS = {
-    "Bash": _row(
-        "orange", _command_rule, msg("Run a command: {what}"), _code("command", "bash"),
-        *_detail("description", "timeout", "run_in_background"),
-    ),
-    "Edit": _row("yellow", _edit_rules, EDITS, _path("file_path"), _edit, _change),
-    "apply_patch": _row(
-        "yellow", _no_rule, msg("Edit files"), Field(("command",), "diff")
-    ),
-    "MultiEdit": _row("yellow", _edit_file, EDITS, _path("file_path"), _edits),
-    "Write": _row("yellow", _edit_file, msg("Write {what}"),
-                  _path("file_path"), _content),
-    "NotebookEdit": _row(
-        "yellow", _by_path("Edit", "notebook_path"), EDITS, _path("notebook_path"),
-        *_text("edit_mode", "cell_type", "cell_id"), _code("new_source", "python"),
-    ),
-    "Read": _row(
-        "blue", _by_path("Read", "file_path"), msg("Read {what}"),
-        _path("file_path"), *_text("offset", "limit", "pages"),
-    ),
-    # The client checks these two against Read rules, which would open the whole folder.
-    "Glob": _row("blue", _no_rule, msg("Search for files"),
-                 _code("pattern"), _path("path")),
-    "Grep": _row(
-        "blue", _no_rule, msg("Search in files"),
-        _code("pattern"), _path("path"), *_text("glob", "type", "output_mode"),
-    ),
-    "WebFetch": _row("purple", _domain_rule, msg("Open a web page"),
-                     _code("url"), *_text("prompt")),
-    "WebSearch": _row("purple", _bare, msg("Search the web"), *_text("query")),
-    # A rule would name the agent or the skill, whatever it is told to do.
-    "Task": _agent,
-    "Agent": _agent,
-    "Skill": _row("purple", _no_rule, msg("Use a skill"), *_text("skill", "args")),
-    QUESTION_TOOL: _row(
-        "indigo", _no_rule, "", Field(("questions",), "question", "", _show_questions)
-    ),
-    PLAN_TOOL: _row(
-        "blue", _no_rule, "", Field(("plan",), "markdown"), *_detail("planFilePath")
-    ),
-    IDLE: _row("green", _no_rule, "", Field((LAST_WORDS,), "markdown")),
-    FORM: _row(
-        "violet", _no_rule, "", *_text("message", "mcp_server_name"),
-        Field(("url",), "code", "", _show_address),
-        # Its fields are drawn, not told.
-        Field(("requested_schema", "mode"), "text", "", _show_nothing),
-    ),
-    MCP: _row("violet", _bare),
-    UNKNOWN: _row("grey", _bare_if_empty),
-}  # fmt: skip
+RULES: dict[str, Callable[[str, ToolInput], Rules]] = {
+    "none": _no_rule,
+    "bare": _bare,
+    "bare_if_empty": _bare_if_empty,
+    "command": _command_rule,
+    "domain": _domain_rule,
+    "edit": _edit_file,
+    "edit_both": _edit_rules,
+    "edit_notebook": _by_path("Edit", "notebook_path"),
+    "read": _by_path("Read", "file_path"),
+}
+# Fields that have a look of their own: the kind of their blocks, what draws all keys.
+SHOWN = {
+    "edit": ("diff", _show_edit),
+    "edits": ("diff", _show_edits),
+    "content": ("code", _show_content),
+    "questions": ("question", _show_questions),
+    "address": ("code", _show_address),
+    "nothing": ("text", _show_nothing),
+}
 
+
+def _fields(text: str) -> Iterator[Field]:
+    for part in text.split("; ") if text else ():
+        look, *keys = part.split()
+        kind, _, language = look.partition(":")
+        if kind in SHOWN:
+            yield Field(tuple(keys), SHOWN[kind][0], "", SHOWN[kind][1])
+        else:
+            yield from (Field((key,), kind, language) for key in keys)
+
+
+def _read_tools() -> Iterator[tuple[str, Tool]]:
+    for line in _TABLE["tools"]:
+        row, _, does = line.partition(" = ")
+        head, _, fields = row.partition(" : ")
+        name, colour, rules = head.split()
+        yield name, Tool(colour, RULES[rules], tuple(_fields(fields)), msg(does))
+
+
+MCP, UNKNOWN = "mcp__*", "*"
+TOOLS = dict(_read_tools())
 TOOL_COLORS = {name: tool.colour for name, tool in TOOLS.items()}
 TOOL_FIELDS = {
     name: tuple(key for field in tool.fields for key in field.keys)
