@@ -18,8 +18,15 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
-from feishuperm.app.api import AppApi, Result
-from feishuperm.app.cards import Mark, answer_button, button, escalate
+from feishuperm.app.api import Result
+from feishuperm.app.cards import (
+    CHANGE_SECONDS,
+    STAND_IN_SECONDS,
+    Mark,
+    answer_button,
+    button,
+    escalate,
+)
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import is_nonce, toast
 from feishuperm.lib.display import one_line
@@ -28,6 +35,10 @@ from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
 from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.channels.outbox import Desk
 
 GATHER_SECONDS = 0.5  # for more rows, before the card leaves or changes
 MOST_ROWS = 12  # a card may hold 200 elements and 30 kB; a row takes nine, and 2.4 kB
@@ -45,10 +56,7 @@ class BurstHost(Protocol):
     """Who sends the card of a burst and keeps its rows."""
 
     @property
-    def later(self) -> Callable[[float, Callable[[], None]], object]: ...
-
-    @property
-    def api(self) -> AppApi: ...
+    def desk(self) -> Desk: ...
 
     @property
     def urgent(self) -> bool:
@@ -57,27 +65,14 @@ class BurstHost(Protocol):
     def seconds_left(self, burst: Burst, id: str) -> int | None:
         """Of a pending request; None: it is not there."""
 
-    def send_burst(
-        self,
-        burst: Burst,
-        call: Callable[[], Result],
-        on_sent: Callable[[Result], object],
-        stands_in: bool,
-        is_change: bool,
-    ) -> None:
-        """Queue the card, or a change of it without a new row."""
-
     def report_row(self, announcement: Any, result: Result) -> None:
         """A row is out, or will never be."""
 
     def keep_row(self, card: OpenCard) -> object: ...
 
+    def buzz(self, burst: Burst) -> None: ...
+
     def drop_row(self, burst: Burst, id: str) -> None: ...
-
-    def say_left(self, message_id: str, left: int, key: str) -> str:
-        """Say below a card how much time is left; returns what was said."""
-
-    def buzz(self, message_id: str, receiver: str) -> None: ...
 
     def is_calm(self, message_id: str, machine: str) -> bool:
         """Whether nothing may remind of a card."""
@@ -302,18 +297,18 @@ class Burst:
         if not self.is_watched:
             self.is_watched = True
             urge = self._urge if self._host.urgent else None
-            escalate(self._host.later, self.seconds_left(), self._remind, urge)
+            escalate(self._host.desk.later, self.seconds_left(), self._remind, urge)
 
     def _remind(self) -> None:
         """Say below the card, and on it, that time runs out."""
         if self._may_remind():
             left = self.seconds_left()
-            self._hurry = self._host.say_left(self.message_id, left, self.nonce)
+            self._hurry = self._host.desk.say_left(self.message_id, left, self.nonce)
             self._redraw()
 
     def _urge(self) -> None:
         if self._may_remind():
-            self._host.buzz(self.message_id, self.receiver)
+            self._host.buzz(self)
 
     def _may_remind(self) -> bool:
         return not (self.is_over() or self._host.is_calm(self.message_id, self.machine))
@@ -325,7 +320,7 @@ class Burst:
         if not self.is_due:
             self.is_due = True
             if not self._is_leaving:
-                self._host.later(GATHER_SECONDS, self._draw)
+                self._host.desk.later(GATHER_SECONDS, self._draw)
 
     def _draw(self) -> None:
         self.is_due = False
@@ -335,11 +330,12 @@ class Burst:
         new = [row for row in self._rows.values() if row.announcement is not None]
         self._is_leaving = not self.message_id
         stands_in = any(row.announcement.has_stand_in for row in new)
-        api, card, sent = self._host.api, self._card(), partial(self._on_sent, new)
-        call = partial(api.send, self.receiver, card, f"b-{self.nonce}")
+        seconds = STAND_IN_SECONDS if stands_in else CHANGE_SECONDS
+        desk, card, sent = self._host.desk, self._card(), partial(self._on_sent, new)
+        call = partial(desk.api.send, self.receiver, card, f"b-{self.nonce}")
         if self.message_id:
-            call = partial(api.update, self.message_id, card)
-        self._host.send_burst(self, call, sent, stands_in, not new)
+            call = partial(desk.api.update, self.message_id, card)
+        desk.card(call, seconds, sent, "", self.receiver, not new)
 
     def _on_sent(self, new: list[BurstRow], result: Result) -> None:
         """The card with these rows is out, or will never be."""
@@ -350,7 +346,7 @@ class Burst:
         for row in new:
             self._on_row_sent(row, result)
         if was_leaving and self.is_due:  # something changed while it left
-            self._host.later(GATHER_SECONDS, self._draw)
+            self._host.desk.later(GATHER_SECONDS, self._draw)
         if not result.ok:
             return
         for id, row in self._rows.items():

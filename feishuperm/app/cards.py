@@ -85,6 +85,7 @@ OPENS = "open"  # of one that shows a panel, and does nothing else
 HOLD = "hold"  # the action of a button that decides nothing: somebody reads
 REVOKE = "revoke"  # of one that ends a pass, or "all"
 CHANGE_SECONDS = 120.0  # a card that could not be changed for so long stays as it is
+STAND_IN_SECONDS = 8.0  # for a card to leave, where another channel could show it
 ATTACHED = msg("⚠ Too long for a card: the whole is in the file below")
 ATTACHING = msg(
     "⚠ Too long for a card. The full text follows as a file; you can allow it once "

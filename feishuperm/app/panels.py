@@ -13,8 +13,8 @@ tapped, by the nonce and by the message.
 
 A button without a nonce stands on a card that is no panel, and only opens one.
 
-A panel changes at most every EVERY seconds, all panels together as `Limit` lets them,
-and each has one change under way at most: what comes meanwhile is drawn afterwards.
+A panel changes at most every EVERY seconds, all panels together as `Desk.panels` lets
+them, and each has one change under way at most: what comes meanwhile is drawn after it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from feishuperm.lib import feishu
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.feishu import Card, Element
 from feishuperm.lib.log import log
-from feishuperm.lib.task import Later, Promise, run
+from feishuperm.lib.task import Promise, run
 from feishuperm.messages import msg, text
 from feishuperm.models import panel as looks
 from feishuperm.models.ask import (
@@ -50,6 +50,10 @@ from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.names import NOT_AS_SHOWN
 from feishuperm.models.panel import Button, Panel, Row, Told
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.channels.outbox import Desk
+
 # Of a header, by the look of the panel.
 COLOURS = {looks.OPEN: "blue", looks.GOOD: "green", looks.OVER: "grey"}
 WORDS = "words"  # the field of a panel
@@ -57,7 +61,6 @@ MOST_ROWS, MOST_ELEMENTS = 40, 195  # Feishu takes 200 elements
 ABREAST = 3  # buttons beside each other
 NOTE, CONFIRM = 300, 600  # characters of a small line, of what has to be agreed to
 EVERY = 5.0  # seconds between two changes of a panel
-LIMITS = ((10, 1.0), (300, 60.0))  # of all panels: most of an app's is for requests
 CHANGE_SECONDS = 10.0  # for a change to leave; a newer one follows
 ANSWER_SECONDS = 2.5  # of the three that Feishu gives
 REFUSALS = 3  # in a row, then a panel is left as it is
@@ -83,14 +86,6 @@ class Shelf(Protocol):
     async def put_shown(self, place: str, row: Shown) -> None: ...
 
     async def drop_shown(self, place: str, key: str) -> None: ...
-
-
-class Limit(Protocol):
-    """How much may leave, see `channels.outbox.RateLimit`."""
-
-    def wait(self, now: float) -> float: ...
-
-    def note(self, now: float) -> None: ...
 
 
 class Press(NamedTuple):
@@ -273,23 +268,10 @@ class PanelCards:
     def __init__(
         self,
         shelf: Shelf,
-        post: Callable[[str, Card, str], Promise[Result]],
-        change: Callable[[str, Card, float], Promise[Result]],
-        tell: Callable[[str, str], object],
-        limit: Limit,
-        later: Later,
-        clock: Callable[[], float],
-        wall: Callable[[], float],
-        say: Callable[..., str],
+        desk: Desk,
     ) -> None:
-        self._shelf = shelf
-        self._post = post  # to a person, as one message for one key
-        self._change = change  # a message
-        self._tell = tell  # words below a message
-        self._limit = limit
-        self._later = later
-        self._clock, self._wall = clock, wall
-        self._say = say
+        self._shelf, self._desk = shelf, desk
+        self._clock, self._wall, self._say = desk.clock, desk.wall, desk.say
         self._looks: dict[str, Look] = {}  # by key, of what was shown from here
 
     # Out.
@@ -308,7 +290,7 @@ class PanelCards:
         look = self._look(row, panel)
         await self._shelf.put_shown(place, row)
         card = panel_card(panel, row.key, place)
-        result = await self._post(who, card, row.key)
+        result = await self._desk.send(who, card, row.key)
         message_id = text_at(result.data, "message_id")
         look.is_busy = False
         if not result.ok or not message_id:
@@ -360,12 +342,12 @@ class PanelCards:
         if look.is_timed or look.is_busy or look.panel == look.drawn:
             return
         look.is_timed = True
-        self._later(self._wait(look), partial(self._due, place, row, look))
+        self._desk.later(self._wait(look), partial(self._due, place, row, look))
 
     def _wait(self, look: Look) -> float:
         now = self._clock()
         free_at = max(look.changed_at + EVERY, look.held_until)
-        return max(0.0, free_at - now, self._limit.wait(now))
+        return max(0.0, free_at - now, self._desk.panels.wait(now))
 
     def _due(self, place: str, row: Shown, look: Look) -> None:
         look.is_timed = False
@@ -378,10 +360,12 @@ class PanelCards:
         if look.is_busy or look.panel == look.drawn:
             return
         look.is_busy, panel, now = True, look.panel, self._clock()
-        self._limit.note(now)
+        self._desk.panels.note(now)
         look.changed_at = now
         card = panel_card(panel, row.key, place)
-        result = await self._change(row.message_id, card, CHANGE_SECONDS)
+        result = await self._desk.redraw(
+            row.message_id, card, CHANGE_SECONDS, waited_for=False
+        )
         look.is_busy = False
         if result.ok:
             look.drawn, look.refusals = panel, 0
@@ -411,6 +395,14 @@ class PanelCards:
             row = below(message_id, session, self._wall())
             self.go(self._shelf.put_shown(place, row))
 
+    def noticed(self, place: str, session: str, sent: Promise[Result]) -> None:
+        """A notice leaves: replies below it are about its session."""
+
+        async def steps() -> None:
+            self.link(place, text_at((await sent).data, "message_id"), session)
+
+        self.go(steps())
+
     async def session_of(self, place: str, message: dict[str, Any]) -> str:
         """The session of the card that a text is a reply to; empty: none is known."""
         above = (text_at(message, key) for key in ("parent_id", "root_id"))
@@ -431,14 +423,14 @@ class PanelCards:
     ) -> None:
         """A command in the chat: words below it, a card to the person who wrote."""
         if len(words) > MOST_WORDS:
-            self._tell(message_id, self._say(TOO_LONG, count=MOST_WORDS))
+            self._desk.tell(message_id, self._say(TOO_LONG, count=MOST_WORDS))
         else:
             ask(partial(self.told, place, who, message_id))
 
     def told(self, place: str, who: str, message_id: str, told: Told) -> None:
         """What a command led to, or a press whose answer came too late for its tap."""
         if told.said:
-            self._tell(message_id, inert(self._say(told.said)))
+            self._desk.tell(message_id, inert(self._say(told.said)))
         if told.panel.id:
             self.show(place, who, told.panel)
 
@@ -468,7 +460,7 @@ class PanelCards:
 
         ask(then)
         if not first.is_kept:
-            self._later(ANSWER_SECONDS, partial(first.resolve, None))
+            self._desk.later(ANSWER_SECONDS, partial(first.resolve, None))
         told = await first
         if told is None:
             return toast(looks.INFO, slow or self._say(WORKING))

@@ -25,20 +25,20 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm.app import chat
-from feishuperm.app.api import CARD, AppApi, Result, attach
+from feishuperm.app.api import AppApi, Result, attach
 from feishuperm.app.bursts import Burst
 from feishuperm.app.cards import (
     AFTER_ANSWER,
     CHANGE_SECONDS,
     HOLD,
     REVOKE,
+    STAND_IN_SECONDS,
     Extra,
     Pace,
     PassRow,
@@ -52,7 +52,6 @@ from feishuperm.app.cards import (
 )
 from feishuperm.app.health import READ_EVENT, Connection, Health
 from feishuperm.app.panels import (
-    LIMITS,
     STOPPED,
     PanelCards,
     Press,
@@ -81,13 +80,13 @@ from feishuperm.channels.base import (
     gone,
     keep_last,
 )
-from feishuperm.channels.outbox import Job, OnLoop, Outbox, RateLimit
+from feishuperm.channels.outbox import Desk, OnLoop, nonce
 from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.feishu import CHANGED
 from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.lib.log import log
-from feishuperm.lib.task import Later, Promise, at_once, run
-from feishuperm.messages import msg, text
+from feishuperm.lib.task import Later, at_once, run
+from feishuperm.messages import msg
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import (
     LARGEST,
@@ -105,8 +104,6 @@ from feishuperm.models.names import INVALID, NOT_OFFERED, SESSION_COMMANDS
 from feishuperm.models.panel import Asker, Panel
 from feishuperm.wire import MAX_EVENT, RETURN_SECONDS
 
-PERSON_LIMIT = ((5, 1.0), (1000, 60.0))  # messages to one person, and of one app
-CHANGE_LIMIT = ((40, 1.0), (1000, 60.0))
 MOST_CARDS = 1_000  # open cards, as many as an outbox queues
 BLOCK = 2_000  # characters of a block that a settled card shows again
 # Beside the cards: whether the chat is muted, what shows sessions, whose list the chat
@@ -114,12 +111,9 @@ BLOCK = 2_000  # characters of a block that a settled card shows again
 MUTED, SHOWN, KEPT = "muted.json", "shown.json", "kept.json"
 MOST_READ = 500  # messages of one event
 RECORDS = 200  # settled cards that may still have to tell the result
-NOTICE_SECONDS = 300.0
 REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
-STAND_IN_SECONDS = 8.0  # for a card to leave, where another channel could show it
 EXAMINE_SECONDS = 3600.0  # between two looks at the app because nobody answered
 REPAIR_SECONDS = 60.0  # the same while it is known that nobody can
-URGE_SECONDS = 30.0
 HELP = msg(
     "Reply to a card: 1-4, allow, always, deny [reason], interrupt, or the answer "
     "itself. Commands: status, sessions, progress [id], start <project> <text>, "
@@ -247,10 +241,6 @@ def _name(id: str) -> str:
     return f"{id}.json"
 
 
-def _nothing(result: Result) -> None:
-    """What is to be done about most results."""
-
-
 def no_page(id: str) -> str:
     """A phone can open no page of this server."""
     return ""
@@ -277,10 +267,9 @@ class AppChannel(Channel):
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.api, self.people, self.approvals = api, people, approvals
+        self.people, self.approvals = people, approvals
         self.sessions = sessions
         self.store = store
-        self.later = later
         self._language = language
         self.urgent = urgent
         self._page = page  # the address of a request's own, if a phone can open it
@@ -288,16 +277,15 @@ class AppChannel(Channel):
         self._back_by = clock() + RETURN_SECONDS
         self._shown_to: dict[str, Announcement] = {}  # by pending request, card out
         self._is_deaf = False  # no tap can arrive
+        self.desk = Desk(
+            api, "app", on_loop, later, clock, wall, language, self._heard
+        )  # fmt: skip
+        self.say, self._queue = self.desk.say, self.desk.queue
         self._health = Health(
             api, people.owners, self._queue, later, clock, self._reach_changed
         )
         self._line = connect(self.deliver, self._health.line_changed)
         self._health.line = self._line
-        heard = lambda result: self._health.note(result.message)  # noqa: E731
-        self._cards = Outbox("app", RateLimit(PERSON_LIMIT), on_loop, heard=heard)
-        self._changes = Outbox(
-            "app changes", RateLimit(CHANGE_LIMIT), on_loop, heard=heard
-        )
         find = store.by_message
         self._replies = chat.Replies(self.say, "message", find, later, clock)
         self._answered: dict[str, dict[str, Any]] = {}  # events, latest last
@@ -312,28 +300,26 @@ class AppChannel(Channel):
             lambda ids: store.keep(pinned=ids), self._queue, later, clock,
         )  # fmt: skip
         self._read_at: dict[str, float] = {}  # by message, latest last
-        self._panels = PanelCards(
-            store, self._post, self._redraw, self._tell, RateLimit(LIMITS),
-            later, clock, wall, self.say,
-        )  # fmt: skip
+        self._panels = PanelCards(store, self.desk)
+
+    def _heard(self, result: Result) -> None:
+        self._health.note(result.message)
 
     # The interface of a channel.
 
     def start(self) -> None:
         self._take_bursts_back()
-        self._cards.start()
-        self._changes.start()
+        self.desk.start()
         self._line.start()
         for card in self.store.all():
             self._end(card, self.approvals.outcome(card.ask.id))
         if self.store.kept.get("reads"):
             self.approvals.note_seen((), 0.0)
-        self.later(RETURN_SECONDS, self._settle_lost)
+        self.desk.later(RETURN_SECONDS, self._settle_lost)
 
     def close(self) -> None:
         self._line.close()
-        self._cards.close()
-        self._changes.close()
+        self.desk.close()
 
     def muted(self) -> bool:
         return self._wall() < self.store.muted_until
@@ -346,7 +332,7 @@ class AppChannel(Channel):
         trouble = self._health.trouble()
         if trouble:
             return "down", trouble
-        state, detail = self._cards.state()
+        state, detail = self.desk.cards.state()
         warning = self._health.warning()
         if self.muted() and not warning:
             until = time.strftime("%H:%M", time.localtime(self.store.muted_until))
@@ -368,17 +354,12 @@ class AppChannel(Channel):
         """Whether a card is still to be changed."""
         due = self._pin.is_due or self._changing > 0
         due = due or any(burst.is_due for burst in self._bursts)
-        return due or self._changes.busy() or self._cards.busy()
+        return due or self.desk.changes.busy() or self.desk.cards.busy()
 
     def notify(self, notice: Notice) -> None:
-        build = partial(notice_card, notice, self._language)
-        api, receiver, uuid = self.api, self.people.receiver, _nonce()
-        call = lambda: api.send(receiver, build(), uuid)  # noqa: E731
-
-        def done(result: Result) -> None:
-            self._link(text_at(result.data, "message_id"), notice.session_id)
-
-        self._cards.add(Job(call, self._clock() + NOTICE_SECONDS, False, done))
+        card = notice_card(notice, self._language)
+        sent = self.desk.send(self.people.receiver, card, waited_for=False)
+        self._panels.noticed("", notice.session_id, sent)
 
     def change(self, panel: Panel) -> None:
         self._panels.go(self._panels.change("", panel))
@@ -391,7 +372,8 @@ class AppChannel(Channel):
         if not announcement.has_stand_in or not self._health.trouble():
             self._show(ask, announcement)
         elif (patience := self._health.patience()) > 0:
-            self.later(patience, partial(self._show_or_leave, ask, announcement))
+            show = partial(self._show_or_leave, ask, announcement)
+            self.desk.later(patience, show)
         else:
             self._show_or_leave(ask, announcement)
 
@@ -433,18 +415,19 @@ class AppChannel(Channel):
         elif kept is None and self._pace.is_burst(ask.session):
             self._join_burst(ask, announcement)
         else:
-            self._send_card(ask, kept.nonce if kept else _nonce(), announcement)
+            self._send_card(ask, kept.nonce if kept else nonce(), announcement)
 
-    def _send_card(self, ask: Ask, nonce: str, announcement: Announcement) -> None:
+    def _send_card(self, ask: Ask, mark: str, announcement: Announcement) -> None:
         """Keep what a tap on the card must bring back, then let the card leave."""
-        card, whole = ask_card(ask, nonce, Extra(page=self._page(ask.id)))
-        opened = self.store.put(OpenCard(ask, nonce, "", whole))
+        card, whole = ask_card(ask, mark, Extra(page=self._page(ask.id)))
+        opened = self.store.put(OpenCard(ask, mark, "", whole))
         left = announcement.until - self._wall()
         if announcement.has_stand_in:
             left = min(left, STAND_IN_SECONDS)
-        call = partial(self.api.send, self.people.receiver, card, ask.id)
+        receiver = self.people.receiver
+        call = partial(self.desk.api.send, receiver, card, ask.id)
         done = partial(self._on_card_sent, opened, announcement)
-        self._cards.add(Job(call, self._clock() + left, True, done, ask.id))
+        self.desk.card(call, left, done, ask.id, receiver)
 
     def renew(self) -> None:
         """An open card stays as it was read, but for the time it has."""
@@ -459,17 +442,17 @@ class AppChannel(Channel):
         self._replies.forget(id)
         self._shown_to.pop(id, None)
         self._health.stand_ins.pop(id, None)
-        self._cards.cancel(id)
-        self._changes.cancel(id)
+        self.desk.cards.cancel(id)
+        self.desk.changes.cancel(id)
         burst, shown = self.burst_of(id), self.store.get(id)
         if burst is not None:
             burst.settle(outcome)
             keep_last(self._records, id, burst, RECORDS)
             if burst.is_over():
-                self._changes.cancel(burst.nonce)
+                self.desk.changes.cancel(burst.nonce)
         elif shown is not None:
             self._changing += 1
-            self.later(AFTER_ANSWER, partial(self._change, shown, outcome, 1))
+            self.desk.later(AFTER_ANSWER, partial(self._change, shown, outcome, 1))
         if shown is not None and outcome.state == "expired":
             self._health.look(EXAMINE_SECONDS)
         self._watch_line()
@@ -480,7 +463,8 @@ class AppChannel(Channel):
         if isinstance(record, Burst):
             record.settle(outcome)
         elif record is not None:
-            self._update(record, self._record(record.ask, outcome), CHANGE_SECONDS)
+            drawn = self._record(record.ask, outcome)
+            self.desk.redraw(record.message_id, drawn, CHANGE_SECONDS)
 
     # Cards out.
 
@@ -492,7 +476,6 @@ class AppChannel(Channel):
         burst = self.burst_of(card.ask.id)
         self.keep_row(card)
         if burst is not None:
-            self._watch_line()
             announcement.shown()
             burst.watch()
         else:
@@ -520,12 +503,11 @@ class AppChannel(Channel):
     def _watch(self, card: OpenCard) -> None:
         """A card is out: complete it, and remind of it in time."""
         id = card.ask.id
-        self._watch_line()
         if not card.grants:
             self.approvals.whole(id, MAX_EVENT, self._attach)
         left = self.approvals.seconds_left(id)
         urge = partial(self._urge, id) if self.urgent else None
-        escalate(self.later, left, partial(self._remind, id), urge)
+        escalate(self.desk.later, left, partial(self._remind, id), urge)
 
     def _attach(self, whole: Ask) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
@@ -544,7 +526,8 @@ class AppChannel(Channel):
         full, _ = ask_card(whole, card.nonce, extra)
         given = card.message_id, file_of(whole), f"f-{id}", full
         left = self.approvals.seconds_left(id)
-        self._queue(partial(attach, self.api, *given), left, done, id)
+        call = partial(attach, self.desk.api, *given)
+        self._queue(call, left, done, id, card.message_id)
 
     def _change(self, card: OpenCard, outcome: Outcome, announced: int = 0) -> None:
         """Turn a card into the record of how its request ended."""
@@ -562,39 +545,10 @@ class AppChannel(Channel):
                 self.store.drop(id)
 
         outcome = self.approvals.outcome(id) or outcome  # more may be known
-        self._link(card.message_id, card.ask.session)
+        self._panels.link("", card.message_id, card.ask.session)
         keep_last(self._records, id, card, RECORDS)
-        self._update(card, self._record(card.ask, outcome), CHANGE_SECONDS, done)
-
-    def _queue(
-        self,
-        call: Callable[[], Result],
-        seconds: float,
-        done: Callable[[Result], object] = _nothing,
-        key: str = "",
-    ) -> None:
-        until = self._clock() + seconds
-        self._changes.add(Job(call, until, True, done, key, lasts=True))
-
-    def _update(
-        self, card: OpenCard, drawn: dict[str, Any], seconds: float, *more: Any
-    ) -> None:
-        """Change a card that is out."""
-        call = partial(self.api.update, card.message_id, drawn)
-        self._queue(call, seconds, *more)
-
-    def _reply(
-        self,
-        message_id: str,
-        content: dict[str, Any],
-        seconds: float = NOTICE_SECONDS,
-        kind: str = "text",
-        key: str = "",
-    ) -> None:
-        """Say something below a message, once if it is about `key`."""
-        uuid = f"r-{key}" if key else _nonce()
-        call = partial(self.api.reply, message_id, content, uuid, kind)
-        self._queue(call, seconds, key=key)
+        drawn = self._record(card.ask, outcome)
+        self.desk.redraw(card.message_id, drawn, CHANGE_SECONDS, done)
 
     def _remind(self, id: str) -> None:
         """Half the time is over: say so on the card and once below it."""
@@ -602,23 +556,17 @@ class AppChannel(Channel):
         if card is None or ask is None or self.is_calm(card.message_id):
             return
         left = self.approvals.seconds_left(id)
-        hurry = self.say_left(card.message_id, left, id)
+        hurry = self.desk.say_left(card.message_id, left, id)
         hurried = hurried_card(card, ask, hurry, self._page(id))
         if hurried is not None:
-            self._update(card, hurried, left, _nothing, id)
-
-    def say_left(self, message_id: str, left: int, key: str) -> str:
-        """Say below a card how much time is left; returns what was said."""
-        hurry = self.say("{seconds} seconds left", seconds=left)
-        self._reply(message_id, {"text": hurry}, left, key=key)
-        return hurry
+            self.desk.redraw(card.message_id, hurried, left, key=id)
 
     def _urge(self, id: str) -> None:
         """Let the card buzz for the last third."""
         card = self.store.get(id)
         is_pending = card is not None and self.approvals.is_pending(id)
         if card is not None and is_pending and not self.is_calm(card.message_id):
-            self.buzz(card.message_id)
+            self.buzz(card)
 
     def is_calm(self, message_id: str, machine: str = "") -> bool:
         """Whether nothing may remind of a card: it is quiet, or all of it was read."""
@@ -634,9 +582,9 @@ class AppChannel(Channel):
         self._line.watch(is_out)
         self._pin.want(is_out)
 
-    def buzz(self, message_id: str, receiver: str = "") -> None:
+    def buzz(self, shown: OpenCard | Burst) -> None:
         for owner in sorted(self.people.owners):
-            self._queue(partial(self.api.urge, message_id, owner), URGE_SECONDS)
+            self.desk.buzz(shown.message_id, owner)
 
     def _settle_lost(self) -> None:
         """After a restart: what nobody came back for has ended meanwhile."""
@@ -669,11 +617,11 @@ class AppChannel(Channel):
 
     def _join_burst(self, ask: Ask, announcement: Announcement) -> None:
         bursts = (b for b in self._bursts if b.session == ask.session and b.takes())
-        burst = next(bursts, None) or self._new_burst(ask.session, _nonce())
+        burst = next(bursts, None) or self._new_burst(ask.session, nonce())
         burst.add(ask, announcement)
 
-    def _new_burst(self, session: str, nonce: str) -> Burst:
-        self._bursts.append(Burst(self, session, nonce, self.people.receiver))
+    def _new_burst(self, session: str, mark: str) -> Burst:
+        self._bursts.append(Burst(self, session, mark, self.people.receiver))
         return self._bursts[-1]
 
     def seconds_left(self, burst: Burst, id: str) -> int | None:
@@ -683,26 +631,9 @@ class AppChannel(Channel):
     def drop_row(self, burst: Burst, id: str) -> None:
         self.store.drop(id)
 
-    def send_burst(
-        self,
-        burst: Burst,
-        call: Callable[[], Result],
-        on_sent: Callable[[Result], object],
-        stands_in: bool,
-        is_change: bool,
-    ) -> None:
-        """Queue the card of a burst, or a change of it without a new row."""
-
-        def done(result: Result) -> None:
-            on_sent(result)
-            self._watch_line()
-
-        until = self._clock() + (STAND_IN_SECONDS if stands_in else CHANGE_SECONDS)
-        self._cards.add(Job(call, until, True, done, lasts=is_change))
-
     def burst_over(self, burst: Burst) -> None:
         """Nothing is pending on this card any more."""
-        self._link(burst.message_id, burst.session)
+        self._panels.link("", burst.message_id, burst.session)
         if burst in self._bursts:
             self._bursts.remove(burst)
 
@@ -710,26 +641,6 @@ class AppChannel(Channel):
         return next((burst for burst in self._bursts if burst.holds(id)), None)
 
     # Panels.
-
-    def _post(self, who: str, card: dict[str, Any], key: str) -> Promise[Result]:
-        """A panel, to one person."""
-        left = Promise[Result]()
-        call = partial(self.api.send, who, card, key)
-        self._cards.add(Job(call, self._clock() + NOTICE_SECONDS, True, left.resolve))
-        return left
-
-    def _redraw(
-        self, message_id: str, card: dict[str, Any], seconds: float
-    ) -> Promise[Result]:
-        """A change that nobody waits for: requests go first after a pause."""
-        changed, until = Promise[Result](), self._clock() + seconds
-        call = partial(self.api.update, message_id, card)
-        self._changes.add(Job(call, until, False, changed.resolve, lasts=True))
-        return changed
-
-    def _link(self, message_id: str, session: str) -> None:
-        """Replies below a message are about this session."""
-        self._panels.link("", message_id, session)
 
     def _command(self, name: str, words: str, who: str, message_id: str) -> None:
         ask = partial(
@@ -808,7 +719,9 @@ class AppChannel(Channel):
             card = card._replace(seen=at)
         if card.seen:
             self.approvals.note_seen((card.ask.id,), card.seen)
-        return self.store.put(card)
+        card = self.store.put(card)
+        self._watch_line()
+        return card
 
     def _once(
         self,
@@ -878,7 +791,7 @@ class AppChannel(Channel):
 
     def _passes_card(self) -> dict[str, Any]:
         rows = [PassRow(*row) for row in self.approvals.pass_rows()]
-        return passes_card(rows, _nonce(), self._language)
+        return passes_card(rows, nonce(), self._language)
 
     def _extend(self, card: OpenCard, who: str) -> dict[str, Any]:
         """Somebody reads: give them time, and show until when.
@@ -909,9 +822,9 @@ class AppChannel(Channel):
 
         def redraw() -> None:
             if self.approvals.is_pending(id):
-                self._update(card, drawn, CHANGE_SECONDS, _nothing, id)
+                self.desk.redraw(card.message_id, drawn, CHANGE_SECONDS, key=id)
 
-        self.later(AFTER_ANSWER, redraw)
+        self.desk.later(AFTER_ANSWER, redraw)
 
     def _drawn(self, card: OpenCard, ask: Ask) -> dict[str, Any]:
         """The card of a pending request as it looks now."""
@@ -965,7 +878,7 @@ class AppChannel(Channel):
             self._command("continue", words, who, text_at(message, "message_id"))
             return
         answer = self._answer_text(message, card, said, who) if said else self.say(HELP)
-        self._tell(text_at(message, "message_id"), answer)
+        self.desk.tell(text_at(message, "message_id"), answer)
 
     async def _is_leaving(self) -> bool:
         bursts = any(not burst.message_id for burst in self._bursts)
@@ -1017,12 +930,12 @@ class AppChannel(Channel):
         if command.name == "passes":
             if not self.approvals.pass_rows():
                 return self.say("There are no passes")
-            self._reply(message_id, self._passes_card(), kind=CARD)
+            self.desk.reply(message_id, self._passes_card())
             return ""
         if command.name == "undo":
 
             def then(rules: list[str], error: str) -> None:
-                self._tell(message_id, chat.undone(self.say, rules, error))
+                self.desk.tell(message_id, chat.undone(self.say, rules, error))
 
             self.approvals.undo_last(who, then)
             return ""
@@ -1034,15 +947,7 @@ class AppChannel(Channel):
             return chat.muted(self.say, until)
         return self.say(HELP)
 
-    def _tell(self, message_id: str, said: str) -> None:
-        """Say something below a message."""
-        if message_id and said:
-            self._reply(message_id, {"text": said})
-
     # Small things.
-
-    def say(self, key: str, **values: object) -> str:
-        return text(self._language, key, **values)
 
     def _signer(self, who: str) -> str:
         """A person as their own chat names them."""
@@ -1057,7 +962,3 @@ class AppChannel(Channel):
 
 def _raise(error: Exception) -> None:
     raise error  # the loop reports it
-
-
-def _nonce() -> str:
-    return secrets.token_urlsafe(12)

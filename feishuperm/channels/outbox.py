@@ -14,21 +14,27 @@ gives a function that sends once and returns a `SendResult`.  That function runs
 outbox's thread: it works with the values it holds and changes nothing of the server.
 The result travels back to the loop (`on_loop`), where `heard` is told of every attempt
 and the job's `done` of the last one.
+
+An app has a `Desk` with two outboxes, so that no new card waits behind changes of old
+ones: there each person and each message has a lane.
 """
 
 from __future__ import annotations
 
 import random
+import secrets
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from feishuperm.lib.feishu import NO_ANSWER, SendResult
+from feishuperm.app.api import CARD, AppApi
+from feishuperm.lib.feishu import NO_ANSWER, Card, SendResult
 from feishuperm.lib.log import log
-from feishuperm.messages import msg
+from feishuperm.lib.task import Later, Promise
+from feishuperm.messages import msg, text
 
 FIRST_PAUSE = 0.5  # seconds, and twice as long after each failure
 # A person has 55 seconds: while one waits, the end of an outage is noticed soon.
@@ -46,7 +52,16 @@ NOT_BUILT = msg("the card could not be built")
 UNBUILT = SendResult(False, NO_ANSWER, NOT_BUILT, fallback=True)
 Limits = tuple[tuple[int, float], ...]  # so many messages in so many seconds
 NO_LIMIT: Limits = ((1, 0.0),)
+# Of one app, to one person or of one message; Feishu refuses the sixth in a second.
+CARD_LIMIT = ((45, 1.0), (990, 60.0))
+CHANGE_LIMIT = ((40, 1.0), (990, 60.0))
+EACH_LIMIT = ((4, 1.0),)
+EACH_CODES = frozenset((230020,))  # of that refusal
+PANEL_LIMIT = ((10, 1.0), (300, 60.0))  # changes: most are for requests
+MESSAGE_SECONDS = 300.0  # for a message to leave
+URGE_SECONDS = 30.0
 Send = Callable[[], SendResult]
+Done = Callable[[SendResult], object]
 OnLoop = Callable[[Callable[[], object]], object]
 
 
@@ -56,7 +71,7 @@ class Job(NamedTuple):
     send: Send  # once
     until: float  # monotonic
     waited_for: bool  # by a person, or by the session that asked them
-    done: Callable[[SendResult], object] = lambda result: None
+    done: Done = lambda result: None
     key: str = ""  # what it is about, for `Outbox.cancel`
     lane: str = ""  # whom it is for, where each has limits of their own
     since: float = 0.0  # monotonic: when it was queued
@@ -132,7 +147,7 @@ class Outbox:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
         lanes: Lanes | None = None,
-        heard: Callable[[SendResult], object] = lambda result: None,
+        heard: Done = lambda result: None,
     ) -> None:
         self._lanes = lanes or Lanes(NO_LIMIT, frozenset())
         self._name = name
@@ -301,3 +316,147 @@ class Outbox:
         self._not_before = self._failed + result.retry_after
         self._failures = min(self._failures + 1, 10)
         self._state = ("down", result.message)
+
+
+# What leaves an app.
+
+
+def _nothing(result: SendResult) -> None:
+    """What is to be done about most results."""
+
+
+def nonce() -> str:
+    """What tells a message from every other, and nobody can guess."""
+    return secrets.token_urlsafe(12)
+
+
+class Desk:
+    """One app's outboxes, and how its messages are sent and changed.
+
+    What became of a message is told to `done` at once, and kept as a promise.
+    """
+
+    def __init__(
+        self,
+        api: AppApi,
+        name: str,
+        on_loop: OnLoop,
+        later: Later,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        language: str = "zh",
+        heard: Done = _nothing,
+    ) -> None:
+        self.api, self.later, self.clock, self.wall = api, later, clock, wall
+        self._language = language
+        self.panels = RateLimit(PANEL_LIMIT)
+        queues = ((name, CARD_LIMIT), (f"{name} changes", CHANGE_LIMIT))
+        self.cards, self.changes = (
+            Outbox(each, RateLimit(most), on_loop, heard=heard,
+                   lanes=Lanes(EACH_LIMIT, EACH_CODES))
+            for each, most in queues
+        )  # fmt: skip
+
+    def start(self) -> None:
+        self.cards.start()
+        self.changes.start()
+
+    def close(self) -> None:
+        self.cards.close()
+        self.changes.close()
+
+    def say(self, key: str, **values: object) -> str:
+        return text(self._language, key, **values)
+
+    # A message of its own.
+
+    def card(
+        self,
+        call: Send,
+        seconds: float,
+        done: Done,
+        key: str = "",
+        receiver: str = "",
+        lasts: bool = False,
+    ) -> None:
+        """Send a card that people wait for, or what takes its place in the queue."""
+        until = self.clock() + seconds
+        self.cards.add(Job(call, until, True, done, key, receiver, lasts=lasts))
+
+    def send(
+        self,
+        receiver: str,
+        card: Card,
+        key: str = "",
+        seconds: float = MESSAGE_SECONDS,
+        waited_for: bool = True,
+    ) -> Promise[SendResult]:
+        """A card; the same key within an hour is one message."""
+        left = Promise[SendResult]()
+        call = partial(self.api.send, receiver, card, key or nonce())
+        until = self.clock() + seconds
+        self.cards.add(Job(call, until, waited_for, left.resolve, lane=receiver))
+        return left
+
+    # What is there already.
+
+    def queue(
+        self,
+        call: Send,
+        seconds: float,
+        done: Done = _nothing,
+        key: str = "",
+        message_id: str = "",
+        waited_for: bool = True,
+    ) -> Promise[SendResult]:
+        """A call that changes a message, or puts something below it."""
+        left, until = Promise[SendResult](), self.clock() + seconds
+
+        def tell(result: SendResult) -> None:
+            done(result)
+            left.resolve(result)
+
+        job = Job(call, until, waited_for, tell, key, message_id, lasts=True)
+        self.changes.add(job)
+        return left
+
+    def redraw(
+        self,
+        message_id: str,
+        card: Card,
+        seconds: float,
+        done: Done = _nothing,
+        key: str = "",
+        waited_for: bool = True,
+    ) -> Promise[SendResult]:
+        """Change a card that is out."""
+        call = partial(self.api.update, message_id, card)
+        return self.queue(call, seconds, done, key, message_id, waited_for)
+
+    def reply(
+        self,
+        message_id: str,
+        content: dict[str, Any],
+        kind: str = CARD,
+        seconds: float = MESSAGE_SECONDS,
+        key: str = "",
+    ) -> None:
+        """Put something below a message, once if it is about `key`."""
+        uuid = f"r-{key}" if key else nonce()
+        call = partial(self.api.reply, message_id, content, uuid, kind)
+        self.queue(call, seconds, key=key, message_id=message_id)
+
+    def tell(self, message_id: str, said: str) -> None:
+        """Say something below a person's message, if there is something to say."""
+        if message_id and said:
+            self.reply(message_id, {"text": said}, "text")
+
+    def say_left(self, message_id: str, left: int, key: str) -> str:
+        """Say below a card how much time is left; returns what was said."""
+        hurry = self.say("{seconds} seconds left", seconds=left)
+        self.reply(message_id, {"text": hurry}, "text", left, key)
+        return hurry
+
+    def buzz(self, message_id: str, open_id: str) -> None:
+        call = partial(self.api.urge, message_id, open_id)
+        self.queue(call, URGE_SECONDS, message_id=message_id)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import threading
 import time
 from collections import Counter
@@ -44,14 +43,7 @@ from feishuperm.app.health import name_of
 from feishuperm.app.store import OpenCard, below
 from feishuperm.app.taps import is_nonce
 from feishuperm.channels.base import gone
-from feishuperm.channels.outbox import (
-    NOT_WANTED,
-    TOO_MANY,
-    Job,
-    Lanes,
-    Outbox,
-    RateLimit,
-)
+from feishuperm.channels.outbox import NOT_WANTED, TOO_MANY, Desk, nonce
 from feishuperm.gateway.store import (
     RECORD_SECONDS,
     Machine,
@@ -62,17 +54,12 @@ from feishuperm.gateway.store import (
 )
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise, pause, run
-from feishuperm.messages import msg, text
+from feishuperm.messages import msg
 from feishuperm.models.ask import Ask, Outcome, fit, to_plain
 from feishuperm.models.fields import text_at
 
-APP_LIMIT = ((45, 1.0), (990, 60.0))  # messages of one app
-CHANGE_LIMIT = ((40, 1.0), (990, 60.0))
-EACH_LIMIT = ((4, 1.0),)  # to one person, or of one message; Feishu refuses the sixth
-EACH_CODES = frozenset((230020,))  # then
 AGAIN_SECONDS, AGAIN_MOST = 0.5, 8.0  # until a step is tried that the store missed
 NAME_SECONDS = 1.5  # of the 2.5 that a tap has
-URGE_SECONDS = 30.0
 MAX_ENDS = 20_000  # requests with a card, of all machines
 MAX_ROWS, MAX_SHARED = 2_000, 1 << 14  # requests that share a card; bytes of each
 MAX_ROW = 1 << 17  # characters of a card in the store
@@ -133,14 +120,11 @@ class Cards:
         urgent: bool = False,
         language: str = "zh",
     ) -> None:
+        self.desk = Desk(api, "gateway", on_loop, later, clock, wall, language)
         self.urgent = urgent
-        self._language = language
-        self.api = api
         self._store = store
         self._on_loop = on_loop
-        self.later = later
         self._clock = clock
-        self._wall = wall
         self._leaving: dict[tuple[str, str], Leaving] = {}
         self._bytes: Counter[str] = Counter()  # by machine, of all that has to leave
         # Cards that become records, and what is known of their requests by now.
@@ -151,19 +135,6 @@ class Cards:
         self._bursts: dict[tuple[str, str], Burst] = {}  # by machine and session
         # By request, also for what is told of it afterwards.
         self._rows: dict[tuple[str, str], Burst] = {}
-        queues = (("gateway", APP_LIMIT), ("gateway changes", CHANGE_LIMIT))
-        self._cards, self._changes = (
-            Outbox(name, RateLimit(most), on_loop, lanes=Lanes(EACH_LIMIT, EACH_CODES))
-            for name, most in queues
-        )
-
-    def start(self) -> None:
-        self._cards.start()
-        self._changes.start()
-
-    def close(self) -> None:
-        self._cards.close()
-        self._changes.close()
 
     # Out.
 
@@ -208,9 +179,9 @@ class Cards:
             return
         # The same wherever and whenever it is made: should the store lose the card, or
         # a replica die while it leaves, the next try finds the message that is out.
-        nonce = self._store.derived("card", machine.id, ask.id, ask.digest)
-        card, whole = ask_card(ask, nonce, Extra(machine=machine.id))
-        sent = OpenCard(fit(ask, RECORD), nonce, "", whole, machine.id, machine.owner)
+        mark = self._store.derived("card", machine.id, ask.id, ask.digest)
+        card, whole = ask_card(ask, mark, Extra(machine=machine.id))
+        sent = OpenCard(fit(ask, RECORD), mark, "", whole, machine.id, machine.owner)
         size = len(as_text(sent))
         if size > MAX_ROW:
             await self._failed((machine.id, ask.id), TOO_LARGE)
@@ -220,11 +191,11 @@ class Cards:
             self._join_burst(machine, sent.ask, leaving, until)
             return
         await self._store.put_card(sent)
-        uuid = hashlib.sha256(f"{machine.id} {nonce}".encode()).hexdigest()[:50]
+        uuid = hashlib.sha256(f"{machine.id} {mark}".encode()).hexdigest()[:50]
         if leaving.ended is not None:
             await self._failed((machine.id, ask.id), NOT_WANTED)
             return
-        call = partial(self.api.send, machine.owner, card, uuid)
+        call = partial(self.desk.api.send, machine.owner, card, uuid)
         self._go(self._leave, sent, ask, until, call)
 
     async def _leave(
@@ -232,7 +203,8 @@ class Cards:
     ) -> None:
         """Send a card, and keep which message it is."""
         key, left = sent_key(sent), Promise[Result]()
-        self._cards.add(Job(call, until, True, left.resolve, " ".join(key), sent.owner))
+        seconds = until - self._clock()
+        self.desk.card(call, seconds, left.resolve, " ".join(key), sent.owner)
         result = await left
         message_id = result.data.get("message_id") if result.ok else ""
         if not isinstance(message_id, str) or not message_id:
@@ -241,7 +213,8 @@ class Cards:
         sent, leaving = sent._replace(message_id=message_id), self._leaving[key]
         if not await self._insist(self._note_sent, sent):  # said another replica
             await self._failed(key, ELSEWHERE)
-            await self._draw(sent, *(leaving.ended or (gone(ask, self._wall()), "")))
+            over = gone(ask, self.desk.wall()), ""
+            await self._draw(sent, *(leaving.ended or over))
             return
         remember(self._ends, key, until, MAX_ENDS)
         await self._known_out(sent, leaving)
@@ -286,9 +259,10 @@ class Cards:
         content = file_of(ask)
         full, _ = ask_card(ask, sent.nonce, Extra(attached=True, machine=sent.machine))
         name = f"f-{sent.nonce}"
-        call = partial(attach, self.api, sent.message_id, content, name, full)
+        call = partial(attach, self.desk.api, sent.message_id, content, name, full)
         self._weigh(sent.machine, len(content))
-        result = await self._change(sent.message_id, call, until - self._clock())
+        left = until - self._clock()
+        result = await self.desk.queue(call, left, message_id=sent.message_id)
         self._weigh(sent.machine, -len(content))
         if result.ok:
             await self._insist(self._note_sent, sent._replace(grants=True))
@@ -307,8 +281,7 @@ class Cards:
         place = machine.id, ask.session
         burst = self._bursts.get(place)
         if burst is None or not burst.takes():
-            nonce = secrets.token_urlsafe(12)
-            burst = Burst(self, ask.session, nonce, machine.owner, machine.id)
+            burst = Burst(self, ask.session, nonce(), machine.owner, machine.id)
             self._bursts[place] = burst
         key = machine.id, ask.id
         remember(self._ends, key, until, MAX_ENDS)
@@ -351,17 +324,6 @@ class Cards:
         ends = self._ends.get((burst.machine, id))
         return None if ends is None else max(0, round(ends - self._clock()))
 
-    def send_burst(
-        self,
-        burst: Burst,
-        call: Callable[[], Result],
-        on_sent: Callable[[Result], object],
-        stands_in: bool,
-        is_change: bool,
-    ) -> None:
-        until, lane = self._clock() + CHANGE_SECONDS, burst.receiver
-        self._cards.add(Job(call, until, True, on_sent, "", lane, lasts=is_change))
-
     def report_row(self, announcement: RowAsked, result: Result) -> None:
         key, leaving, _ = announcement
         if self._leaving.get(key) is not leaving:
@@ -378,6 +340,9 @@ class Cards:
 
     def drop_row(self, burst: Burst, id: str) -> None:
         self._go(self._insist, self._store.drop_card, burst.machine, id)
+
+    def buzz(self, burst: Burst) -> None:
+        self.desk.buzz(burst.message_id, burst.receiver)
 
     def burst_over(self, burst: Burst) -> None:
         place = burst.machine, burst.session
@@ -408,7 +373,7 @@ class Cards:
         """A card is out: remind of it in time."""
         urge = partial(self._urge, sent) if self.urgent else None
         remind = partial(self._go, self._remind, *sent_key(sent))
-        escalate(self.later, until - self._clock(), remind, urge)
+        escalate(self.desk.later, until - self._clock(), remind, urge)
 
     async def _remind(self, machine: str, id: str) -> None:
         """Half the time is over: say so below the card, and on it."""
@@ -418,7 +383,7 @@ class Cards:
         if self.is_calm(sent.message_id, machine):
             return
         left = max(0, round(self._ends[machine, id] - self._clock()))
-        hurry = self.say_left(sent.message_id, left, sent.nonce)
+        hurry = self.desk.say_left(sent.message_id, left, sent.nonce)
         hurried = None if sent.ask.is_cut else hurried_card(sent, sent.ask, hurry)
         if hurried is not None:
             self._change_open(sent, hurried, left)
@@ -427,17 +392,7 @@ class Cards:
         """Let the card buzz for the last third."""
         is_calm = self.is_calm(sent.message_id, sent.machine)
         if sent_key(sent) in self._ends and not is_calm:
-            self.buzz(sent.message_id, sent.owner)
-
-    def say_left(self, message_id: str, left: int, key: str) -> str:
-        """Say below a card how much time is left; returns what was said."""
-        hurry = text(self._language, "{seconds} seconds left", seconds=left)
-        self._say_below(message_id, hurry, f"r-{key}", left)
-        return hurry
-
-    def buzz(self, message_id: str, receiver: str) -> None:
-        call = partial(self.api.urge, message_id, receiver)
-        self._change(message_id, call, URGE_SECONDS)
+            self.desk.buzz(sent.message_id, sent.owner)
 
     async def _show_extended(self, kept: OpenCard, ask: Ask) -> None:
         """A request has more time: its card says so, unless it has ended."""
@@ -445,15 +400,14 @@ class Cards:
         if await self._note_sent(longer):
             card = open_card(longer._replace(ask=ask))
             change = partial(self._change_open, longer, card, CHANGE_SECONDS)
-            self.later(AFTER_ANSWER, change)
+            self.desk.later(AFTER_ANSWER, change)
 
     def _change_open(
         self, sent: OpenCard, card: dict[str, Any], seconds: float
     ) -> None:
         """Change the card of a pending request; one that has ended is a record."""
         if sent_key(sent) in self._ends:
-            update = partial(self.api.update, sent.message_id, card)
-            self._change(sent.message_id, update, seconds)
+            self.desk.redraw(sent.message_id, card, seconds)
 
     # Afterwards.
 
@@ -491,7 +445,7 @@ class Cards:
                 result = await self._draw(sent, *drawn)
                 if result.message == TOO_MANY:
                     drawn = None
-                    await pause(self.later, AGAIN_MOST)
+                    await pause(self.desk.later, AGAIN_MOST)
         except (LookupError, ValueError) as error:
             _report(error)  # nobody can show it; it is over all the same
         await self._end(key)
@@ -506,7 +460,7 @@ class Cards:
         if sent is not None and sent.message_id:
             await self._store.put_record(sent)
         if sent is not None and sent.message_id and sent.ask.session:
-            about = below(sent.message_id, sent.ask.session, self._wall())
+            about = below(sent.message_id, sent.ask.session, self.desk.wall())
             await self._store.put_shown(machine, about)
         return sent
 
@@ -528,7 +482,7 @@ class Cards:
             self._settle_row(key, self._rows[key], end[0])
         elif leaving is not None and (leaving.ended or not is_update):
             leaving.ended = end
-            self._cards.cancel(f"{key[0]} {key[1]}")
+            self.desk.cards.cancel(" ".join(key))
         elif key in self._ending:
             self._ending[key] = end
         else:
@@ -538,63 +492,20 @@ class Cards:
     async def _draw(self, sent: OpenCard, outcome: Outcome, who: str) -> Result:
         """Make a card the record of how its request ended, after the tap's answer."""
         record = settled_card(sent.ask, outcome, who, sent.machine)
-        call = partial(self.api.update, sent.message_id, record)
-        await pause(self.later, AFTER_ANSWER)
-        return await self._change(sent.message_id, call, RECORD_SECONDS)
-
-    # Other messages.
-
-    def send(
-        self, receiver: str, card: dict[str, Any], key: str = ""
-    ) -> Promise[Result]:
-        """A card of the gateway's own; the same key within an hour is one message."""
-        left, uuid = Promise[Result](), key or secrets.token_urlsafe(12)
-        call = partial(self.api.send, receiver, card, uuid)
-        until = self._clock() + CHANGE_SECONDS
-        self._cards.add(Job(call, until, True, left.resolve, lane=receiver))
-        return left
-
-    def redraw(
-        self, message_id: str, card: dict[str, Any], seconds: float
-    ) -> Promise[Result]:
-        """A change that nobody waits for."""
-        call = partial(self.api.update, message_id, card)
-        return self._change(message_id, call, seconds, False)
+        await pause(self.desk.later, AFTER_ANSWER)
+        return await self.desk.redraw(sent.message_id, record, RECORD_SECONDS)
 
     def name_of(self, who: str) -> Promise[str]:
         """A person's name in the directory; empty if that takes too long."""
         promise: Promise[str] = Promise()
 
         def work() -> None:
-            name = name_of(self.api, who)
+            name = name_of(self.desk.api, who)
             self._on_loop(lambda: promise.resolve(name))
 
         threading.Thread(target=work, name="name", daemon=True).start()
-        self.later(NAME_SECONDS, lambda: promise.resolve(""))
+        self.desk.later(NAME_SECONDS, lambda: promise.resolve(""))
         return promise
-
-    def reply(self, message_id: str, said: str) -> None:
-        """A text below a person's message."""
-        if message_id:
-            uuid = secrets.token_urlsafe(12)
-            self._say_below(message_id, said, uuid, CHANGE_SECONDS)
-
-    def _say_below(self, message_id: str, said: str, uuid: str, seconds: float) -> None:
-        call = partial(self.api.reply, message_id, {"text": said}, uuid, "text")
-        self._change(message_id, call, seconds)
-
-    def _change(
-        self,
-        message_id: str,
-        call: Callable[[], Result],
-        seconds: float,
-        waited_for: bool = True,
-    ) -> Promise[Result]:
-        """Queue what changes a message, or stands below it."""
-        until, done = self._clock() + seconds, Promise[Result]()
-        job = Job(call, until, waited_for, done.resolve, lane=message_id, lasts=True)
-        self._changes.add(job)
-        return done
 
     def _go(self, steps: Callable[..., Any], *parts: Any) -> None:
         run(steps(*parts), _report)
@@ -608,7 +519,7 @@ class Cards:
             try:
                 return await step(*parts)
             except StoreDown:
-                await pause(self.later, seconds)
+                await pause(self.desk.later, seconds)
                 seconds = min(2 * seconds, AGAIN_MOST)
 
 

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any
 
 from feishuperm.app.panels import (
-    LIMITS,
     MOST_WORDS,
     STOPPED,
     TOO_LONG,
@@ -31,16 +30,15 @@ from feishuperm.app.panels import (
     inert,
 )
 from feishuperm.app.taps import toast
-from feishuperm.channels.outbox import RateLimit
 from feishuperm.errors import PayloadError
 from feishuperm.gateway.machines import MachineLink
 from feishuperm.gateway.store import Machine, StoreDown
 from feishuperm.gateway.taps import AWAY, MAX_RECEIPT, SENT, UNHEARD
-from feishuperm.lib.task import Promise, together
+from feishuperm.lib.task import together
 from feishuperm.messages import msg
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt, from_plain
-from feishuperm.models.fields import decoded, text_at
+from feishuperm.models.fields import decoded
 from feishuperm.models.names import INVALID
 from feishuperm.models.panel import ERROR, INFO, SUCCESS, WARNING, Panel, Told
 from feishuperm.protocol.machine import PRESS
@@ -63,11 +61,7 @@ class MachinePanels:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self.shown = PanelCards(
-            hub.store, hub.cards.send, hub.cards.redraw, hub.cards.reply,
-            RateLimit(LIMITS), hub.later, hub.clock, hub.wall,
-            hub.say,
-        )  # fmt: skip
+        self.shown = PanelCards(hub.store, hub.cards.desk)
 
     # In.
 
@@ -185,8 +179,3 @@ class MachinePanels:
         if location is None or not await self._hub.is_connected(location):
             why = self._hub.say(UNHEARD[AWAY], machine=machine.name)
             await self.shown.freeze(machine.id, why)
-
-    async def noticed(self, machine: str, session: str, sent: Promise[Any]) -> None:
-        """A notice leaves: replies below it are about its session."""
-        message_id = text_at((await sent).data, "message_id")
-        self.shown.link(machine, message_id, session[:MAX_NAME])

@@ -196,7 +196,7 @@ class Bench(FakeApprovals):
             wall=lambda: START + self.timers.time,
             **self.options,
         )
-        for box in (self.channel._cards, self.channel._changes):
+        for box in (self.channel.desk.cards, self.channel.desk.changes):
             box._clock = lambda: self.timers.time
 
     # The approvals.
@@ -311,7 +311,7 @@ class Bench(FakeApprovals):
 
     def pump(self) -> None:
         """Let the outboxes send what they may."""
-        for box in (self.channel._cards, self.channel._changes):
+        for box in (self.channel.desk.cards, self.channel.desk.changes):
             for _ in range(100):
                 wait = box.step()
                 if wait is None:

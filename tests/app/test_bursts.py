@@ -378,8 +378,8 @@ def test_row_is_told_once_though_two_changes_with_it_were_under_way(
 ) -> None:
     fill(bench)
     under_way: list[Any] = []
-    bench.channel.send_burst = (  # type: ignore[method-assign]
-        lambda burst, call, on_sent, *more: under_way.append(on_sent)
+    bench.channel.desk.card = (  # type: ignore[method-assign]
+        lambda call, seconds, on_sent, *more: under_way.append(on_sent)
     )
     for number in (9, 10):
         bench.bring(id_of(number))
