@@ -34,6 +34,7 @@ from feishuperm.models.names import (
 )
 from feishuperm.models.settings import Settings
 from feishuperm.setup import steps
+from feishuperm.tables import sections
 from feishuperm.wire import HOOK_PURPOSES, PLUGIN
 
 HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
@@ -265,28 +266,7 @@ def drop_hook(text: str, hook: Hook, original: str) -> str:
 
 
 ASK: editor.Path = ("permissions", "ask")
-# Why, and the rules for it.
-LIST: dict[str, tuple[str, ...]] = {
-    "push": ("Bash(git push *)", "Bash(git -C * push *)"),
-    "publish": (
-        *("Bash(npm publish *)", "Bash(pnpm publish *)", "Bash(cargo publish *)"),
-        *("Bash(twine upload *)", "Bash(docker push *)", "Bash(gh release *)"),
-    ),
-    "deploy": (
-        *("Bash(*deploy*)", "Bash(kubectl apply *)", "Bash(kubectl delete *)"),
-        *("Bash(helm *)", "Bash(terraform apply *)", "Bash(terraform destroy *)"),
-    ),
-    "production": ("Bash(*production*)", "Bash(ssh *)"),
-    "money": ("Bash(stripe *)", "Bash(*payout*)", "Bash(*refund*)"),
-    msg("delete outside the project"): (
-        *("Bash(rm /*)", "Bash(rm * /*)", "Bash(rm ~*)", "Bash(rm * ~*)"),
-        *("Bash(rm ../*)", "Bash(rm * ../*)", "Bash(rm *$HOME*)"),
-    ),
-    "credentials": (
-        *("Read(~/.ssh/**)", "Read(~/.aws/**)", "Read(**/.env)"),
-        *("Bash(*.ssh/*)", "Bash(*.aws/*)", "Bash(* .env*)"),
-    ),
-}
+LIST = sections("setup/ask_list.txt")  # why, and the rules for it
 RULES = tuple(rule for rules in LIST.values() for rule in rules)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import pkgutil
 import re
 import shutil
 import signal
@@ -32,7 +33,6 @@ from feishuperm.lib.program import (
 from feishuperm.lib.terminal import say, show
 from feishuperm.messages import msg, word
 from feishuperm.models.fields import part_at
-from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
 from feishuperm.setup.service import START_SECONDS, fetch, running_status, tries
 
 WAIT_SECONDS = 600  # a person who tries a thing out reads it first
@@ -41,11 +41,25 @@ POLL_SECONDS = 0.1
 SHOWN_SECONDS = 5.0
 DONE = msg("That was all. To use it with Claude Code: feishuperm install")
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends the second
-OLD_CODE = "export function total(items) {\n  return items.length\n}\n"
-NEW_CODE = (
-    "export function total(items) {\n"
-    "  return items.reduce((sum, item) => sum + item.price, 0)\n}\n"
-)
+# What a person did, in words: they allowed it, or they did not.
+DID = {
+    "a command": (
+        msg("You allowed the command. Claude runs it."),
+        msg("You denied the command."),
+    ),
+    "an edit": (
+        msg("You allowed the edit. Claude makes it."),
+        msg("You denied the edit."),
+    ),
+    "a question": (
+        msg("You answered the question."),
+        msg("You skipped the question."),
+    ),
+    "a plan": (
+        msg("You approved the plan. Claude carries it out."),
+        msg("You sent the plan back."),
+    ),
+}
 
 
 class Sample(NamedTuple):
@@ -55,53 +69,14 @@ class Sample(NamedTuple):
     tool_name: str
     tool_input: dict[str, Any]
     answer: str  # the button that is pressed
-    allowed: str  # what a person did, in words
-    denied: str
     fields: Mapping[str, str] = {}  # what is filled in
 
 
 def samples(project: str) -> list[Sample]:
     """One of each kind: a command, an edit, a question, a plan."""
-    edit = {
-        "file_path": os.path.join(project, "total.js"),
-        "old_string": OLD_CODE,
-        "new_string": NEW_CODE,
-        "replace_all": False,
-    }
-    question = {
-        "question": "Which database should the service use?",
-        "header": "Database",
-        "multiSelect": False,
-        "options": [
-            {"label": "SQLite", "description": "one file, no server"},
-            {"label": "PostgreSQL", "description": "several writers"},
-        ],
-    }
-    plan = "# Plan\n\n1. Add a price to every item\n2. Sum the prices\n3. Run the tests"
-    command = {"command": "npm run build && npm test", "description": "Build and test"}
-    return [
-        Sample(
-            *("a command", "Bash", command, "allow"),
-            msg("You allowed the command. Claude runs it."),
-            msg("You denied the command."),
-        ),
-        Sample(
-            *("an edit", "Edit", edit, "deny"),
-            msg("You allowed the edit. Claude makes it."),
-            msg("You denied the edit."),
-        ),
-        Sample(
-            *("a question", QUESTION_TOOL, {"questions": [question]}, "answer"),
-            msg("You answered the question."),
-            msg("You skipped the question."),
-            {"q0": "SQLite"},
-        ),
-        Sample(
-            *("a plan", PLAN_TOOL, {"plan": plan}, "allow"),
-            msg("You approved the plan. Claude carries it out."),
-            msg("You sent the plan back."),
-        ),
-    ]
+    text = (pkgutil.get_data("feishuperm", "setup/demo.json") or b"").decode()
+    rows = json.loads(text.replace("PROJECT", json.dumps(project)[1:-1]))
+    return [Sample(**row) for row in rows]
 
 
 class Demo:
@@ -125,8 +100,9 @@ class Demo:
 
     def __enter__(self) -> Demo:
         os.mkdir(self.project, 0o700)
-        with open(os.path.join(self.project, "total.js"), "w") as file:
-            file.write(OLD_CODE)
+        edit = samples(self.project)[1].tool_input
+        with open(edit["file_path"], "w") as file:
+            file.write(edit["old_string"])
         try:
             self.start()
         except BaseException:
@@ -245,15 +221,16 @@ def tell(sample: Sample, output: str, as_json: bool = False) -> None:
         show(json.dumps({"request": sample.title, "output": told}))
         return
     decision = part_at(told, "hookSpecificOutput", "decision")
+    allowed, denied = DID[sample.title]
     if not decision:
         say("Nobody answered {}: the terminal decides.", word(sample.title))
     elif decision.get("behavior") == "allow":
         answers = part_at(decision, "updatedInput", "answers").values()
         said = translate("Claude was told: {}", ", ".join(map(str, answers)))
-        show(" ".join([translate(sample.allowed), *([said] if answers else [])]))
+        show(" ".join([translate(allowed), *([said] if answers else [])]))
     else:
         said = translate("Claude was told: {}", decision.get("message", ""))
-        show(f"{translate(sample.denied)} {said}")
+        show(f"{translate(denied)} {said}")
 
 
 def open_browser(url: str, environ: Mapping[str, str]) -> None:

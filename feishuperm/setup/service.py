@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pkgutil
 import signal
 import socket
 import subprocess
@@ -382,21 +383,9 @@ class SystemdService(Service):
             f"Environment={_systemd_quoted(f'{key}={value}', dollar='$')}\n"
             for key, value in self.places.items()
         )
-        self.content = f"""\
-[Unit]
-Description=feishuperm, answers for Claude Code from Feishu
-
-[Service]
-ExecStart=/bin/sh {_systemd_quoted(program)} {self.role}
-{places}Restart=on-failure
-RestartSec=2
-KillMode=process
-NoNewPrivileges=yes
-LimitNOFILE=65536
-
-[Install]
-WantedBy=default.target
-""".encode()
+        text = (pkgutil.get_data("feishuperm", "setup/unit.service") or b"").decode()
+        text = text.replace("ROLE", self.role).replace("PLACES\n", places, 1)
+        self.content = text.replace("PROGRAM", _systemd_quoted(program), 1).encode()
 
     def works(self) -> bool:
         return self.run([*CTL, "show-environment"]) == 0
