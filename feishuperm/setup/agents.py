@@ -12,12 +12,14 @@ is not here.  The command can never fail, as Copilot takes any failure for a ref
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 
 from feishuperm.agents.table import AGENTS, ENTRY, Agent, Registration
 from feishuperm.app.health import OK, Finding, fail, ok, warn
@@ -26,6 +28,7 @@ from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.config import home
 from feishuperm.lib.files import read_bytes
 from feishuperm.messages import msg
+from feishuperm.models.fields import number_at
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.names import HOOK_PROGRAM, SUPERVISOR_PROGRAM
 from feishuperm.models.settings import Settings
@@ -118,6 +121,7 @@ class Place:
             return []
         return claude.find_hooks(editor.decode(read_bytes(self.path) or b""))
 
+    @cached_property
     def version(self) -> str:
         """What the program says of itself, empty if it says nothing in time."""
         command, nothing = [self.program(), "--version"], subprocess.DEVNULL
@@ -182,7 +186,7 @@ def findings(
     place: Place, settings: Settings, check_hook: CheckHook
 ) -> Iterator[Finding]:
     """One agent: is it registered, can it decide; and what it cannot do."""
-    name, absence = place.row.name, place.absence()
+    absence = place.absence()
     if absence:
         if place.record():
             fix = f"feishuperm install --no-agents {place.row.word}"
@@ -205,7 +209,9 @@ def findings(
         fix = repair if goes else edit(place.path, msg("remove {}", HOOK_PROGRAM))
         problems.append(_idle(place.path, fix))
     yield from problems
-    version = f"{name} {place.version()}".rstrip()
+    version = f"{place.row.name} {place.version}".rstrip()
+    if place.version != place.row.tested:
+        version = msg("{} (tested: {})", version, place.row.tested)
     if not own and (place.how.form == ENTRY or not place.record()):
         yield ok(msg("{} is here and not registered: {}", version, repair))
     elif not problems:
@@ -251,8 +257,24 @@ def _file_problems(place: Place, settings: Settings, repair: str) -> Iterator[Fi
 
 
 def _is_reviewed(place: Place, hook: claude.Hook) -> bool:
-    """Whether Codex has a table for it, named by file, event and two places."""
+    """Whether Codex has a table for it, named by file, event and two places.
+
+    In it stands the hash of what a person has looked at, which is now another entry if
+    that differs.  How it is made is only known of the version that was tested.
+    """
     state = read_bytes(os.path.join(place.folder, "config.toml")) or b""
-    at = f":permission_request:{hook.path[2]}:{hook.path[4]}"
+    at = f':permission_request:{hook.path[2]}:{hook.path[4]}"'
+    if place.version == place.row.tested:
+        at += f']\ntrusted_hash = "sha256:{reviewed_hash(hook)}"'
     paths = place.path, os.path.realpath(place.path)
-    return any(f'"{path}{at}"'.encode() in state for path in paths)
+    return any(f'"{path}{at}'.encode() in state for path in paths)
+
+
+def reviewed_hash(hook: claude.Hook) -> str:
+    """What Codex calls an entry by once a person has looked at it."""
+    seconds, command = int(number_at(hook.entry, "timeout")), hook.entry["command"]
+    entry = {"type": "command", "command": command, "timeout": seconds, "async": False}
+    seen = {"event_name": "permission_request", "hooks": [entry]}
+    matcher = {"matcher": hook.matcher} if hook.matcher else {}
+    text = json.dumps({**seen, **matcher}, sort_keys=True, separators=(",", ":"))
+    return steps.digest(text.encode())

@@ -259,7 +259,7 @@ class Install:
         if silent:
             yield msg("add {} to FEISHUPERM_NOTIFY to get cards for them too", silent)
         for place in self.places:
-            is_new = place.step_name in self.changed and place.row.word in self.wanted
+            is_new = place.step_name in self.changed and place.record()
             if is_new and place.how.reviews:
                 yield msg(
                     "{} will ask to review the hook when it starts: choose to trust it",

@@ -91,6 +91,9 @@ def test_codex_asks_once_though_hooks_were_copied_and_doctor_sees_the_review(
         ours(codex, "install", *QUIET, "--agents", "codex")  # takes the copies out
         found = doctor(codex)
         assert found.startswith("ok") and "Codex 0." in found, found
+        said = ours(codex, "install", *QUIET, "--wait", "10m")
+        assert "Codex will ask to review the hook" in said
+        assert "has not reviewed the hook" in doctor(codex)
         ours(codex, "uninstall")
         assert json.loads(path.read_text()) == {}
 

@@ -83,10 +83,12 @@ class Desk:
         """As the next process reads it."""
         return Manifest(self.environ)
 
-    def with_agent(self, word: str, data: bytes | None = None) -> agents.Place:
+    def with_agent(
+        self, word: str, data: bytes | None = None, version: str = "1.2.3"
+    ) -> agents.Place:
         """Put an agent in PATH, its folder in the home, and a file of it."""
         program = self.home / "bin" / word
-        program.write_text(f"#!/bin/sh\necho {word}-cli 1.2.3.\n")
+        program.write_text(f"#!/bin/sh\necho {word}-cli {version}.\n")
         program.chmod(0o755)
         place = self.place(word)
         os.makedirs(place.folder, exist_ok=True)
@@ -387,7 +389,33 @@ def test_review_of_codex_is_seen_in_its_state(desk: Desk) -> None:
     state.write_text(f'[hooks.state."{key}"]\ntrusted_hash = "sha256:0"\n')
     [row] = desk.rows("codex")
     assert row.state == OK
-    assert "Codex 1.2.3: registered in" in row.text and "no dialog" in row.text
+    said = f"Codex 1.2.3 (tested: {AGENTS['codex'].tested}): registered in"
+    assert row.text.startswith(said) and "no dialog" in row.text
+
+
+def test_entry_that_changed_after_the_review_of_codex_is_seen(desk: Desk) -> None:
+    place = desk.with_agent("codex", version=AGENTS["codex"].tested)
+    desk.install("codex")
+    [hook] = place.hooks()
+    state = Path(place.folder, "config.toml")
+    key = f'[hooks.state."{place.path}:permission_request:0:0"]'
+    state.write_text(
+        f'{key}\ntrusted_hash = "sha256:{agents.reviewed_hash(hook)}"\n[x]\n'
+    )
+    [row] = desk.rows("codex")
+    assert row.state == OK and "tested" not in row.text
+    desk.install("codex", Settings({"PERMISSION_REQUEST_TIMEOUT": "600"}))
+    [row] = desk.rows("codex")
+    assert (row.state, row.fix) == ("warn", "start codex and choose to trust the hook")
+
+
+def test_hash_is_the_one_that_codex_keeps() -> None:
+    """Recorded from its configuration, after its screen was answered."""
+    command = "/tmp/lab-ol_wq0so/bin/feishuperm-hook codex"
+    entry = {"type": "command", "command": command, "timeout": 20.0}
+    hook = claude.Hook((), agents.EVENT, "*", "feishuperm-hook", entry)
+    kept = "13984f0086fce78ed0ae9b088230f280f9c88b54629edfb2272c1db3f93c8e8b"
+    assert agents.reviewed_hash(hook) == kept
 
 
 def test_hooks_that_are_switched_off_cannot_decide(desk: Desk) -> None:
