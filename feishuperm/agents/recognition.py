@@ -54,20 +54,19 @@ def is_claude(fields: dict[str, Any], environ: Environ) -> bool:
 
 def foreign_agent(fields: dict[str, Any], environ: Environ) -> str:
     """The agent whose mark an event bears; fields count before the environment."""
-    names = {b'"%s"' % name.encode(errors="replace") for name in fields}
-    transcript = str(fields.get("transcript_path")).encode(errors="replace")
+    transcript = text_at(fields, "transcript_path")
     rows = (*AGENTS.values(), *PASSED_OVER)
     for row in rows:
-        is_there = any(mark in transcript for mark in row.marks if mark[:1] == b"/")
-        if is_there or not names.isdisjoint(row.marks):
+        is_there = any(mark in transcript for mark in row.marks if mark[:1] == "/")
+        if is_there or not fields.keys().isdisjoint(row.marks):
             return row.name
-    version = str(fields.get("session_id"))[UUID_VERSION : UUID_VERSION + 1]
+    version = text_at(fields, "session_id")[UUID_VERSION : UUID_VERSION + 1]
     if "model" in fields and version == "7":
         return AGENTS["codex"].name
     for row in rows:
         if any(name in environ for name in row.variables):
             return row.name
-    return "" if names.isdisjoint(UNNAMED.marks) else UNNAMED.name
+    return "" if fields.keys().isdisjoint(UNNAMED.marks) else UNNAMED.name
 
 
 def _note(agent: str) -> None:

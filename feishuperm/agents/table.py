@@ -49,7 +49,7 @@ class Agent(NamedTuple):
     name: str  # as people call it; in titles of cards
     # Variables of its hooks; fields of its events, and where its transcripts are.
     variables: tuple[bytes, ...] = ()
-    marks: tuple[bytes, ...] = ()
+    marks: tuple[str, ...] = ()
     # Names of the actions it can obey; empty: all.
     actions: frozenset[str] = frozenset()
     # Its hook is serial: no dialog while it waits, so it is given back, never denied.
@@ -80,7 +80,7 @@ AGENTS = {
     for row in (
         Agent(CLAUDE, "Claude Code"),
         Agent(
-            "codex", "Codex", (), (b'"turn_id"', b"/.codex/"),
+            "codex", "Codex", (), ("turn_id", "/.codex/"),
             frozenset(("allow", "deny", *PASSES)), True, tested="0.169.0",
             registration=Registration(
                 "codex", "CODEX_HOME", ".codex", "hooks.json", ENTRY,
@@ -90,7 +90,7 @@ AGENTS = {
         ),
         Agent(
             "qwen", "Qwen Code", (b"QWEN_PROJECT_DIR", b"QWEN_CODE_SESSION_ID"),
-            (b"/.qwen/",), frozenset(("allow", "deny", "edit", *PASSES)), True,
+            ("/.qwen/",), frozenset(("allow", "deny", "edit", *PASSES)), True,
             tested="0.24.4",
             registration=Registration(
                 "qwen", "QWEN_HOME", ".qwen", "settings.json", ENTRY,
@@ -100,7 +100,7 @@ AGENTS = {
         ),
         Agent(
             "copilot", "Copilot CLI", (b"COPILOT_CLI", b"COPILOT_PROJECT_DIR"),
-            (b'"hookName"', b"/.copilot/"),
+            ("hookName", "/.copilot/"),
             frozenset(("allow", "deny", "interrupt", *PASSES)), True, tested="1.0.102",
             registration=Registration(
                 "copilot", "COPILOT_HOME", ".copilot", "hooks/feishuperm.json",
@@ -122,19 +122,19 @@ AGENTS = {
 # Those that run the hooks of Claude Code's settings, and whose own cannot decide.
 PASSED_OVER = (
     Agent("", "Grok", (b"GROK_HOOK_EVENT", b"GROK_SESSION_ID"),
-          (b'"hookEventName"', b'"workspaceRoot"', b"/.grok/")),
+          ("hookEventName", "workspaceRoot", "/.grok/")),
     Agent("", "Gemini CLI", (b"GEMINI_SESSION_ID", b"GEMINI_PROJECT_DIR"),
-          (b"/.gemini/",)),
+          ("/.gemini/",)),
     Agent("", "droid", (b"FACTORY_PROJECT_DIR", b"DROID_PROJECT_DIR"),
-          (b'"message_id"', b"/.factory/")),
-    Agent("", "Kimi Code", (), (b'"client_type"',)),
-    Agent("", "Qoder", (b"QODER_HOOK_SOURCE", b"QODER_HOOK_VERSION"), (b"/.qoder/",)),
-    Agent("", "Auggie", (b"AUGMENT_HOOK_EVENT",), (b'"is_mcp_tool"',)),
-    Agent("", "Letta", (), (b'"event_type"', b'"working_directory"')),
+          ("message_id", "/.factory/")),
+    Agent("", "Kimi Code", (), ("client_type",)),
+    Agent("", "Qoder", (b"QODER_HOOK_SOURCE", b"QODER_HOOK_VERSION"), ("/.qoder/",)),
+    Agent("", "Auggie", (b"AUGMENT_HOOK_EVENT",), ("is_mcp_tool",)),
+    Agent("", "Letta", (), ("event_type", "working_directory")),
     Agent("", "Cursor", (),
-          (b'"conversation_id"', b'"generation_id"', b'"workspace_roots"')),
+          ("conversation_id", "generation_id", "workspace_roots")),
 )  # fmt: skip
-UNNAMED = Agent("", "another agent", (), (b'"timestamp"', b'"sessionId"'))
+UNNAMED = Agent("", "another agent", (), ("timestamp", "sessionId"))
 
 
 def dialect(word: str) -> Dialect:

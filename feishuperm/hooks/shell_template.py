@@ -52,6 +52,7 @@ from feishuperm.shell.reader import (
     Word,
     parse,
 )
+from feishuperm.tables import sections
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,126 +62,50 @@ if TYPE_CHECKING:
 VALUE, OTHER, PRINTED = "\1", "\2", "\3"
 CWD = VALUE + "\4"  # the one value that is a folder of the author's
 MADE = VALUE + "\5"  # what a command prints that was given a value
-SCRIPT_HINT = 'write a script, and let it read the value from its environment: "$FILE"'
-INPUT_HINT = "let it read its input (`< $FILE`), or " + SCRIPT_HINT
-DATA_HINT = "write into a file whose name ends in .log or .txt, or " + SCRIPT_HINT
-NAME_HINT = "give the variable a name in small letters, or " + SCRIPT_HINT
-
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[.*\])?\+?=", re.DOTALL)
-# A variable that only the template knows; some mean something to a shell, or to npm.
-OWN = (
-    r"(?!npm_|(?:\w*path|prompt|argv|\w*status|psvar|\w*aliases|functions|commands"
-    r"|options|parameters|signals|histchars|watch)\b)[a-z_][a-z0-9_]*"
-)
-HARMLESS = (
-    r"(?:DEBUG|CI|LANG|LC_[A-Z]+|TZ|TERM|NO_COLOR|FORCE_COLOR|VERBOSE|LOG_LEVEL|NODE_ENV"
-    r"|RUST_LOG|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE)=[^\0\x01]*"
-)
-# A file of the author's; behind `/proc` and `/dev` are programs by other names.
-_FOLDERS = r"(?!-|(?:[^\0]*/)?(?:proc|dev)/)(?:\x02/)?(?:[\w.~@+,: -]*/)*"
-FILE = rf"{_FOLDERS}[\w.@+,:][\w.@+,:-]*"
-SYSTEM = re.compile(r"/[./]*(?:s?bin|lib\w*|opt|snap)/|(?:.*/)?usr/")
-PROGRAM = re.compile(rf"{_FOLDERS}(\[|\.|[\w+@:][\w.+@:-]*)")
-DATA_FILE = (
-    r"(?:/dev/(?:null|stderr|stdout|tty)"
-    r"|(?:[^\0]*/)?(?!CMakeLists|requirements|constraints)[^/\0]*"
-    r"\.(?:log|txt|jsonl|csv|tsv|md|out|err|tmp|bak)"
-    r"|(?!(?:[^\0]*/)?(?:\.\w[^/\0]*|s?bin|hooks|etc|proc|dev|cron[^/\0]*)/)"
-    r"(?:[^\0]*/)?(?!\w*[Ff]ile\b)\w[\w-]*)"
-)
 
-# They change what later words mean, or run them: never beside a value.
-REFUSED = words_of(
-    "eval trap alias let declare typeset local integer float nameref enable bind "
-    "complete compgen fc jobs builtin emulate autoload print vared sched function "
-    "select coproc repeat foreach nocorrect noglob namespace end pushd popd"
+
+def _rows(section: str, known: dict[str, str]) -> dict[str, str]:
+    """The text of each name, with the patterns in it that are known by then."""
+    found: dict[str, str] = {}
+    for line in "\n".join(_TABLE[section]).replace("\n  ", "").split("\n"):
+        names, _, text = line.partition(" = ")
+        for name, pattern in {**known, **found}.items():
+            text = text.replace(f"{{{name}}}", pattern)
+        found.update(dict.fromkeys(names.split(), text))
+    return found
+
+
+_TABLE = sections("hooks/shell_template.txt")
+_PATTERNS = _rows("patterns", {"PLAIN": "|".join(PLAIN)})
+FILE, DATA_FILE, MODULE, OWN, HARMLESS = (
+    _PATTERNS[name] for name in ("FILE", "DATAFILE", "MODULE", "OWN", "HARMLESS")
 )
-BUILTINS = words_of(
-    "unset mapfile readarray getopts set shift exit return break continue wait kill "
-    "hash type ulimit umask history dirs shopt disown"
+SCRIPT_HINT, DATA_HINT, NAME_HINT = (
+    _PATTERNS[name] for name in ("SCRIPT", "DATA", "NAME")
 )
-# Their input is data to them.
-READERS = words_of(
-    "cat head tail wc grep egrep fgrep rg sort uniq cut tr tee nl fold fmt column rev "
-    "tac od xxd hexdump base64 md5sum sha1sum sha256sum sha512sum shasum cksum jq yq "
-    "logger read diff cmp comm paste iconv strings true false : echo printf test [ "
-    "exit cd pwd date sleep basename dirname awk gawk mawk sed gsed curl pbcopy xclip"
-)
-LOOKERS = words_of("test [ echo printf cat ls stat chmod cd which type grep")
-COPIERS = words_of("cp mv ln install tee sort")
-_MODULE = (
-    r"-m\0(?:autopep8|bandit|black|compileall|flake8|isort|json\.tool|mypy|py_compile"
-    r"|pycodestyle|pyflakes|pylint|pyright|pytest|ruff|tabnanny|vulture|yapf)\0"
+SYSTEM, PROGRAM = (re.compile(_PATTERNS[name]) for name in ("SYSTEM", "PROGRAM"))
+_WORDS = _rows("words", {})
+REFUSED, BUILTINS, READERS, LOOKERS, COPIERS = (
+    words_of(_WORDS[name])
+    for name in ("refused", "builtins", "readers", "lookers", "copiers")
 )
 _CODE = {
     **{name: code for name, code in INTERPRETERS.items() if name in PLAIN},
-    **dict.fromkeys(("python", "pypy"), rf"{_MODULE}.*|-\w*c|-m\0"),
+    **dict.fromkeys(("python", "pypy"), rf"{MODULE}.*|-\w*c|-m\0"),
     **dict.fromkeys(SHELLS, "(?!)"),
 }
 _NAMES = sorted({*PLAIN, *TAKEN, *EVALUATES}, key=len, reverse=True)
-_VERSION = r"(?:[-.]?\d[\w.+-]*|[-.](?:static|dbg|distrib|real|orig|exe))"
-_VERSIONED = re.compile(rf"({'|'.join(_NAMES)}){_VERSION}")
-_ADDRESS = r"(?:\d+|\$|/[^/\0\n]*/)"
-_SED = (
-    rf"(?:(?:{_ADDRESS}(?:,{_ADDRESS})?)?!?\s*(?:[pdqDPNnGhHgx=]"
-    r"|s(?P<mark>[/|#,@])(?:(?:\\.|(?!(?P=mark))[^\0\x01\\])*(?P=mark)){2}[gpiI0-9]*)"
-    r"\s*(?:[;\n]\s*|(?=\0)))+"
-)
-# An option that carries a command in many a program, and one that names a language.
-_CARRIER = (
-    r"(?:-\w{0,3}[ceE]|--?(?:eval|exec|execute|command|cmd|run|shell|print|require|import"
-    r"|plugin|pager|editor|rsh|[\w-]*filter|wrapper|on-[\w-]+"
-    r"|[\w-]+-(?:command|cmd|action|program)))"
-)
-_LANGUAGE = r"(?:-(?:s|l|ln|t|L|f)|--(?:shell|lang|language|dialect|syntax|parser))"
-_INTERPRETER = rf"(?:[^\0]*/)?(?:{'|'.join(PLAIN)}){_VERSION}?"
-_FOUND = r"-(?:i?name|i?path|wholename|newer|samefile)"
-# The words that a program may have, each ended by NUL, and what to write instead.
-_ROWS = (
-    ("rg ag ack fd fdfind sort", r"(?:(?!--\0)[^\0\x01]*\0)*(?:--\0.*)?",
-     "put `--` before the value"),
-    ("export readonly", rf"(?:{HARMLESS}\0)*", NAME_HINT),
-    ("awk gawk mawk nawk", r"(?!.*(?:system|getline))[^\x01|>@]*", INPUT_HINT),
-    ("sed gsed", rf"(?:-[nEr]+\0)*(?:-e\0)?{_SED}\0[^\x01]*", INPUT_HINT),
-    ("jq yq", r"(?:--(?:arg|rawfile|slurpfile)\0[^\0]*\0[^\0]*\0|-[^\0\x01]*\0)*"
-     r"(?:[^\0\x01-][^\0\x01]*\0.*)?", "--arg f $FILE, and $f in the text"),
-    # Some shells compute what stands beside a comparison of numbers.
-    ("test [", r"(?!(?:.*\0)?-[vR]\0)(?!.*\x01[^\0]*\0[^\0]*\x01)"
-     r"(?!(?:.*\0)?\x01\0-(?:eq|ne|[lg][te])\0|.*\0-(?:eq|ne|[lg][te])\0\x01\0).*",
-     "compare texts by =, with no -v and no two values in a row"),
-    (".", rf"{FILE}\0", SCRIPT_HINT),
-    ("cd", r"(?:(?!(?:[^\0]*/)?(?:proc|dev)[/\0])[^\0]*\0)*", SCRIPT_HINT),
-    ("curl", r"(?!(?:.*\0)?(?:-\w*K|--config)).*", SCRIPT_HINT),
-    ("find", r"(?!(?:.*\0)?-(?:exec|ok|delete|fprint|fls))"
-     rf"(?:{_FOUND}\0[^\0]*\0|(?!{_FOUND}\0)[^\0\x01]*\0)*",
-     "a value stands behind -name or -path only"),
-    ("git", r"(?:-C\0(?:\x01\x04|[^\0\x01]*)\0|--no-pager\0)*(?:add|blame|check-ignore"
-     r"|commit|diff|hash-object|log|ls-files|mv|restore|rm|show|status)\0.*|[^\x01]*",
-     SCRIPT_HINT),
-    ("npm", r"(?:run|run-script|test)\0(?:(?!--\0)[^\0\x01]*\0)*(?:--\0.*)?|[^\x01]*",
-     "npm run NAME -- $FILE"),
-    ("printf", r"(?:--\0)?(?:(?![\x01-\x03-])(?:[^\0]*\0"
-     r"|(?:[^%\0\x01]|%[-\d.]*[sbqc%])*\0.*))?",
-     "begin with the format: printf %s"),
-    ("read", rf"(?:(?:-r|{OWN})\0)*", "`read` takes names in small letters, and -r"),
-    ("tee", rf"(?:(?:-a|{DATA_FILE})\0)*", DATA_HINT),
-)  # fmt: skip
+_VERSIONED = re.compile(rf"({'|'.join(_NAMES)}){_PATTERNS['VERSION']}")
+HINTS = _rows("hints", _PATTERNS)
 SHAPES = {
-    **dict.fromkeys(BUILTINS | EVALUATES, (r"[^\x01]*", SCRIPT_HINT)),
+    **dict.fromkeys(BUILTINS | EVALUATES, r"[^\x01]*"),
     **{
-        name: (
-            rf"(?:(?:{plain})\0)*(?:{FILE}\0.*|(?:{_CODE[name]})[^\x01]*)",
-            SCRIPT_HINT,
-        )
+        name: rf"(?:(?:{plain})\0)*(?:{FILE}\0.*|(?:{_CODE[name]})[^\x01]*)"
         for name, plain in PLAIN.items()
     },
-    **{name: (shape, hint) for names, shape, hint in _ROWS for name in names.split()},
+    **_rows("shapes", _PATTERNS),
 }
-# Of any other program: no value where many expect a command.
-ANY = (
-    rf"(?!(?:.*\0)?{_CARRIER}(?:\0|=)[^\0]*\x01)"
-    rf"(?!(?:{_LANGUAGE}\0[^\0]*\0|(?!{_LANGUAGE}\0)[^\0]*\0)*{_INTERPRETER}\0.*\x01).*"
-)
 
 # The text of a template.
 _VARIABLE = "|".join(VARIABLES)
@@ -497,12 +422,13 @@ def _judge_moved(command: Judged) -> None:
 def _judge_words(command: Judged, first: str, line: str, held: bool) -> None:
     name = command.name
     is_file = _is_authors(first, name)
-    shape, hint = SHAPES.get(name, (".*" if is_file else ANY, SCRIPT_HINT))
+    shape = SHAPES.get(name, ".*" if is_file else _PATTERNS["ANY"])
     if not re.fullmatch(shape, line, re.DOTALL) or (held and name in EVALUATES):
+        hint = HINTS.get(name, SCRIPT_HINT)
         refuse(f"`{name}` can run what its arguments say", hint)
     command.runs = [first]
     if name in PLAIN or name == ".":
-        is_file = _find_script(command) or bool(re.search(_MODULE, line))
+        is_file = _find_script(command) or bool(re.search(MODULE, line))
     if command.fed and not is_file and name not in READERS:
         refuse(f"`{name}` could run what it reads")
 

@@ -28,7 +28,6 @@ from feishuperm.wire import PLUGIN
 
 NAME = "feishuperm"
 ID = f"{NAME}@{NAME}"  # the plugin, and the marketplace that it is in
-SOURCES = "setup/claude_plugin"
 PLACES = {  # where each file of it goes
     "marketplace.json": ".claude-plugin",
     "plugin.json": f"{NAME}/.claude-plugin",

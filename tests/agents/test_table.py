@@ -239,7 +239,7 @@ def test_what_a_diff_puts_into_a_file_that_governs_others_is_marked() -> None:
 def newcomer(monkeypatch: pytest.MonkeyPatch) -> table.Agent:
     """An agent that nobody knew before: a row and a file, nothing else."""
     row = table.Agent(
-        "newcomer", "Newcomer", (b"NEWCOMER",), (b'"newcomer_id"',),
+        "newcomer", "Newcomer", (b"NEWCOMER",), ("newcomer_id",),
         frozenset(("allow", "deny")), True, tested="1.0",
         registration=table.Registration(
             "newcomer", "", ".new", "h.json", table.ENTRY, "no limits"

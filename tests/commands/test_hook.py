@@ -15,6 +15,7 @@ import pytest
 from feishuperm import wire
 from feishuperm.commands import hook
 from feishuperm.hooks.application import RunLock
+from tests.agents.parts import first
 from tests.conftest import ROOT, wait_until
 
 COMMAND = {"event": "Stop", "type": "command", "command": "echo no >&2; exit 1"}
@@ -164,9 +165,18 @@ def test_request_longer_than_a_frame_is_left_to_the_terminal(project: Path) -> N
     assert "1-a: too long to be relayed" in log
 
 
+def asking(agent: str, session: str) -> bytes:
+    """A request of an agent's session; without a word, Claude Code's."""
+    fields = {"hook_event_name": "PermissionRequest", "tool_name": "Bash"}
+    event = first(agent) if agent else {**fields, "tool_input": {}}
+    key = "sessionId" if agent == "copilot" else "session_id"
+    return json.dumps({**event, key: session}).encode()
+
+
+@pytest.mark.parametrize("agent", ["", "codex", "qwen", "copilot"])
 @pytest.mark.parametrize(("session", "asked"), [("s1", 0), ("nested", 1)])
 def test_inside_a_run_only_its_own_session_is_not_asked_about(
-    project: Path, monkeypatch: pytest.MonkeyPatch, session: str, asked: int
+    project: Path, monkeypatch: pytest.MonkeyPatch, session: str, asked: int, agent: str
 ) -> None:
     calls: list[bytes] = []
 
@@ -178,9 +188,7 @@ def test_inside_a_run_only_its_own_session_is_not_asked_about(
     mark.add("s1")
     monkeypatch.setenv("FEISHUPERM_RUN", mark.word)
     monkeypatch.setattr(wire, "ask", ask)
-    fields = {"hook_event_name": "PermissionRequest", "tool_name": "Bash"}
-    event = {**fields, "tool_input": {}, "session_id": session}
-    hook.handle(json.dumps(event).encode(), "1-a", "event")
+    hook.handle(asking(agent, session), "1-a", "event", agent=agent)
     mark.remove()
     assert len(calls) == asked
 
@@ -210,8 +218,9 @@ def test_guard_of_the_user_is_not_silenced_by_a_variable(
     assert b"block" in hook.handle(raw, "1-a", "event")
 
 
+@pytest.mark.parametrize("agent", ["", "codex", "copilot"])
 def test_socket_that_an_untrusted_project_names_is_not_the_one_to_ask(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, monkeypatch: pytest.MonkeyPatch, agent: str
 ) -> None:
     asked: list[bytes] = []
 
@@ -226,9 +235,8 @@ def test_socket_that_an_untrusted_project_names_is_not_the_one_to_ask(
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(clone))
     monkeypatch.setenv("PERMISSION_SOCKET_PATH", "/evil")
     monkeypatch.setattr(wire, "ask", ask)
-    fields = {"hook_event_name": "PermissionRequest", "tool_name": "Bash"}
-    raw = json.dumps({**fields, "tool_input": {}, "session_id": "s"}).encode()
-    assert hook.handle(raw, "1-a", "no server") == b"{}\n"
+    said = hook.handle(asking(agent, "s"), "1-a", "no server", agent=agent)
+    assert said == b"{}\n"
     assert asked == [wire.DEFAULT_SOCKET]
 
 
