@@ -214,9 +214,9 @@ class HookManager:
 
     def create_sdk_callback(self, callback: HookCallback) -> SdkCallback:
         """One hook as the async function an SDK calls."""
-        from feishuperm.hooks.message_router import sdk_callback
+        from feishuperm.hooks.message_router import Turns, sdk_callback
 
-        return sdk_callback(self, callback)
+        return sdk_callback(self, callback, Turns())
 
     def _values(self, callback: HookCallback, fields: Fields) -> dict[str, str]:
         """The variables that can be handed over; the ones in use come first."""

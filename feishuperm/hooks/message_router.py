@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from feishuperm.hooks.config_manager import ProjectConfig, merge_settings
 from feishuperm.hooks.hook_manager import SLACK, HookManager, for_client
@@ -50,27 +51,54 @@ class MessageRouter:
         return self.hook_manager.convert_to_sdk_format()
 
 
+class Turns:
+    """Runs the callbacks of one occurrence one after the other, first come first.
+
+    A client sends the callbacks of an event in the order they were registered and
+    without waiting; an asyncio.Lock is fair, so that order becomes theirs.
+    """
+
+    def __init__(self) -> None:
+        # A callback that works or waits holds its lock; then the lock is forgotten.
+        self.locks: WeakValueDictionary[tuple[str, str | None], asyncio.Lock]
+        self.locks = WeakValueDictionary()
+
+    async def run(
+        self, key: tuple[str, str | None], work: Callable[[], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        lock = self.locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            return await work()
+
+
 def matchers(manager: HookManager, config: HooksConfig) -> dict[str, list[HookMatcher]]:
     """Event -> matchers, one per group, with one callback per hook."""
+    turns = Turns()
     converted: dict[str, list[HookMatcher]] = {}
     for event, group in config.pairs():
-        hooks = [sdk_callback(manager, hook) for hook in group.callbacks]
+        hooks = [sdk_callback(manager, hook, turns) for hook in group.callbacks]
+        # Callbacks of one event take turns, so the last may wait for all others.
         timeout = config.seconds(event) + SLACK
         matcher = HookMatcher(group.matcher or None, hooks, timeout)
         converted.setdefault(event, []).append(matcher)
     return converted
 
 
-def sdk_callback(manager: HookManager, callback: HookCallback) -> SdkCallback:
-    """One hook as an async function; the work itself is done in a thread.
-
-    A client starts the callbacks of an event together, as it starts its own hooks.
-    """
+def sdk_callback(
+    manager: HookManager, callback: HookCallback, turns: Turns
+) -> SdkCallback:
+    """One hook as an async function; the work itself is done in a thread."""
 
     async def hook(
         fields: dict[str, Any], tool_use_id: str | None, context: Any
     ) -> dict[str, Any]:
-        output = await asyncio.to_thread(manager.execute, callback, fields, tool_use_id)
-        return for_client(str(fields.get("hook_event_name", "")), output)
+        event = str(fields.get("hook_event_name", ""))
+
+        async def work() -> dict[str, Any]:
+            return await asyncio.to_thread(
+                manager.execute, callback, fields, tool_use_id
+            )
+
+        return for_client(event, await turns.run((event, tool_use_id), work))
 
     return hook

@@ -1,4 +1,4 @@
-"""Hooks as an SDK takes them: matchers and callbacks."""
+"""Hooks as an SDK takes them: matchers, callbacks, and their turns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from feishuperm.hooks.message_router import Turns
 from feishuperm.models.hooks import HookCallback, HookGroup, HooksConfig
 from tests.hooks.parts import EVENT, Bench
 
@@ -27,22 +28,56 @@ def test_config_is_converted_to_matchers_with_a_callback_per_hook(
     assert bench.manager.convert_to_sdk_format(HooksConfig()) == {}
 
 
-def test_callbacks_of_one_tool_call_run_beside_each_other(
+def test_callbacks_of_one_tool_call_take_turns_and_others_do_not_wait(
     bench: Bench, tmp_path: Path
 ) -> None:
-    """As the client's own do: the first waits here for what the second makes."""
-    texts = ("until test -e $TOOL_USE_ID; do sleep 0.01; done", "touch $TOOL_USE_ID")
-    group = HookGroup("", [HookCallback("command", text) for text in texts])
-    config = HooksConfig([("PreToolUse", group)])
-    (matcher,) = bench.manager.convert_to_sdk_format(config)["PreToolUse"]
+    words = [HookCallback("command", f"echo {n}$TOOL_USE_ID >> order") for n in "123"]
+    slow = HookCallback("command", "test $TOOL_USE_ID = b || sleep 1; echo s >> order")
+    group = HookGroup("", [slow, *words])
+    (matcher,) = bench.manager.convert_to_sdk_format(
+        HooksConfig([("PreToolUse", group)])
+    )["PreToolUse"]
 
-    async def both() -> list[dict[str, Any]]:
+    async def both() -> None:
         calls = [
             hook({**EVENT, "tool_use_id": id}, id, {})
             for id in "ab"
             for hook in matcher.hooks
         ]
-        return await asyncio.gather(*calls)
+        await asyncio.gather(*calls)
 
-    assert asyncio.run(both()) == [{"continue": True}] * 4
-    assert {"a", "b"} <= {path.name for path in tmp_path.iterdir()}
+    asyncio.run(both())
+    lines = (tmp_path / "order").read_text().split()
+    assert lines == ["s", "1b", "2b", "3b", "s", "1a", "2a", "3a"]
+
+
+def test_turns_are_in_the_order_of_coming_and_leave_nothing_behind() -> None:
+    turns = Turns()
+    order: list[str] = []
+
+    def work(name: str, fails: bool = False) -> Any:
+        async def steps() -> dict[str, Any]:
+            order.append(f"{name} begins")
+            await asyncio.sleep(0)
+            order.append(f"{name} ends")
+            if fails:
+                raise ValueError(name)
+            return {}
+
+        return steps
+
+    async def all_of_them() -> list[Any]:
+        key, other = ("PreToolUse", "t1"), ("PreToolUse", "t2")
+        return await asyncio.gather(
+            turns.run(key, work("a", fails=True)),
+            turns.run(key, work("b")),
+            turns.run(other, work("c")),
+            return_exceptions=True,
+        )
+
+    failed, *_ = asyncio.run(all_of_them())
+    assert isinstance(failed, ValueError)
+    assert order.index("a ends") < order.index("b begins")
+    assert order.index("c begins") < order.index("a ends")
+    del failed  # its traceback holds what it held
+    assert not turns.locks
