@@ -6,14 +6,11 @@ the Markdown as it is.  The page of settings shows the values in force.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import shutil
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from itertools import cycle
 
 from feishuperm.errors import SettingError
@@ -36,7 +33,7 @@ VALUE_SHOWN = 120  # characters
 
 
 def main(args: list[str]) -> int:
-    """Print a page of the manual, or the list of commands."""
+    """Print the list of commands, or a page; that of a command ends with its usage."""
     if not args:
         print(overview())
         return 0
@@ -44,7 +41,13 @@ def main(args: list[str]) -> int:
 
     parser = ArgumentParser("help")
     parser.add_argument("topic", choices=TOPICS, metavar="TOPIC")
-    show(page(parser.parse_args(args).topic))
+    topic = parser.parse_args(args).topic
+    text = language.page(topic).rstrip()
+    if topic == "settings":
+        text = with_values(text)
+    elif topic in COMMANDS:
+        text += f"\n\n```\n{ArgumentParser(topic).format_help()}\n```"
+    show(text)
     return 0
 
 
@@ -61,22 +64,6 @@ def overview() -> str:
     lines += ["", translate("`feishuperm COMMAND --help` shows the options of one.")]
     topics = translate("`feishuperm help TOPIC`: {}", ", ".join(TOPICS))
     return "\n".join([*lines, *filled(topics, 78)])
-
-
-def page(topic: str) -> str:
-    """A page as Markdown; the page of a command ends with its usage."""
-    text = language.page(topic).rstrip()
-    if topic == "settings":
-        return with_values(text)
-    return f"{text}\n\n```\n{usage(topic)}\n```" if topic in COMMANDS else text
-
-
-def usage(command: str) -> str:
-    """What `COMMAND --help` prints."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-        import_module(f"feishuperm.commands.{command}").main(["--help"])
-    return said.getvalue().rstrip()
 
 
 # The settings.
