@@ -38,7 +38,11 @@ msgstr ""
 "Content-Type: text/plain; charset=utf-8\\n"
 """
 
-TOLD = ("feishu_codes", "tools")  # tables of text that hold sentences
+TOLD = (
+    "lib/feishu_codes",
+    "lib/tools",
+    "setup/modes",
+)  # tables of text that hold sentences
 METHODS = ("say", "translate")  # of those also by this name
 Key = tuple[str, str]  # context, English
 
@@ -85,7 +89,7 @@ def extract() -> dict[Key, list[str]]:
     """Every sentence of the source, and the files that say it."""
     found: dict[Key, list[str]] = {}
     method = [("**.py", find_calls), ("**.html", find_blanks)]
-    method += [(f"lib/{name}.txt", find_told) for name in TOLD]
+    method += [(f"{name}.txt", find_told) for name in TOLD]
     rows = extract_from_dir(PACKAGE, method, keywords=KEYWORDS)
     for file, _, message, _, context in rows:
         places = found.setdefault((context or "", str(message)), [])

@@ -50,6 +50,7 @@ from feishuperm.setup.steps import (
     modified,
     pin_path,
 )
+from feishuperm.tables import sections
 
 INSTALL, RESTART = "feishuperm install", "feishuperm restart"
 REINSTALL = msg("./install.sh in the clone, or: curl https://HOST/install.sh | sh")
@@ -268,23 +269,11 @@ def check_ledger(here: DoctorContext) -> Iterator[Finding]:
 # Claude Code's settings: do they parse, is our hook in them, does Claude ask.
 
 
-NEVER_ASK = ("auto", "dontAsk", "bypassPermissions")
-# What Claude Code asks about in each mode a session can start in.
-ASKS = {
-    "default": msg("default mode: asks about every call that no rule allows"),
-    "acceptEdits": msg(
-        "acceptEdits mode: asks about commands, not about edits in the project"
-    ),
-    "plan": msg(
-        "plan mode: asks when a plan is ready, and about reading that no rule allows"
-    ),
-    "auto": msg(
-        "auto mode: asks only its own questions, or after refusing three calls in a row"
-    ),
-    "dontAsk": msg("dontAsk mode: asks nothing, and refuses what no rule allows"),
-    "bypassPermissions": msg(
-        "bypassPermissions mode: asks nothing, and lets everything run"
-    ),
+# Mode -> how much Claude Code asks about in it, and what.
+MODES = {
+    mode: (kind, msg(said))
+    for kind, lines in sections("setup/modes.txt").items()
+    for mode, _, said in (line.partition(" = ") for line in lines)
 }
 
 
@@ -300,18 +289,18 @@ def check_settings(here: DoctorContext) -> Iterator[Finding]:
         yield ok(", ".join(filter(os.path.exists, paths)) or msg("none yet"))
 
 
-def permission_hooks(here: DoctorContext) -> list[tuple[str, claude.Hook]]:
+def permission_hooks(texts: Mapping[str, str]) -> list[tuple[str, claude.Hook]]:
     """Each of our hooks that asks for permission, and the file it is in."""
     return [
         (path, hook)
-        for path, text in here.texts.items()
+        for path, text in texts.items()
         for hook in claude.find_hooks(text)
         if hook.event == "PermissionRequest"
     ]
 
 
 def check_hooks(here: DoctorContext) -> Iterator[Finding]:
-    own = permission_hooks(here)
+    own = permission_hooks(here.texts)
     for path, content in here.texts.items():
         if editor.get_value(content, ("disableAllHooks",)) is True:
             text = msg("{} disables all hooks", path)
@@ -379,12 +368,7 @@ def check_managed() -> Generator[Finding, None, bool]:
             found[path] = editor.decode(read_bytes(path) or b"{}")
         except editor.SettingsError as error:
             yield warn(msg("{}: {}", path, error), ASK_ADMINISTRATOR)
-    hooks = [
-        path
-        for path, text in found.items()
-        for hook in claude.find_hooks(text)
-        if hook.event == "PermissionRequest"
-    ]
+    hooks = [path for path, _ in permission_hooks(found)]
     for path, text in found.items():
         if editor.get_value(text, ("disableAllHooks",)) is True:
             yield fail(msg("{} disables all hooks", path), ASK_ADMINISTRATOR)
@@ -425,8 +409,8 @@ def check_mode(here: DoctorContext) -> Iterator[Finding]:
             mode = value
             if number:  # a project's wins over the user's, which `install` sets
                 fix = edit(path, "permissions.defaultMode")
-    text = ASKS.get(mode, ASKS["default"])
-    if mode in NEVER_ASK and not (mode == "auto" and rules):
+    kind, text = MODES.get(mode, MODES["default"])
+    if kind == "asks little" and not (mode == "auto" and rules):
         yield warn(text, fix)
     elif rules:
         yield ok(msg("{}; also what permissions.ask names ({})", text, len(rules)))
@@ -519,7 +503,7 @@ def check_loop(here: DoctorContext) -> Iterator[Finding]:
         return
     event = program.permission_event(DOCTOR_TOOL, {}, here.project, here.environ)
     command = program.self_command("hook")
-    for _, hook in permission_hooks(here)[:1]:  # as Claude Code runs it
+    for _, hook in permission_hooks(here.texts)[:1]:  # as Claude Code runs it
         command = ["/bin/sh", "-c", str(hook.entry["command"])]
     output = program.hook_output(
         program.start_hook(event, here.environ, command), LOOP_SECONDS
