@@ -21,6 +21,7 @@ say in which code runs.  Same commit and same set of CPythons: same bytes.
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import io
@@ -66,6 +67,7 @@ TABLE_SIZE = 8 * 32  # two numbers for Python 3.0 to 3.31; 3.0 stands for the so
 START = ROOT / "feishuperm" / "start"
 HOOK_NAMES = tuple(name for name, command in PROGRAMS.items() if command == "hook")
 NO_GIT_EPOCH = 1_767_225_600  # 2026-01-01: any constant will do
+HAVE_DOCSTRINGS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 PACK = """\
 import marshal, sys
@@ -322,9 +324,25 @@ def run_shiv(files: dict[str, bytes], epoch: int) -> dict[str, bytes]:
             return {name: archive.read(name) for name in archive.namelist()}
 
 
+def without_docstrings(text: str) -> str:
+    """What `python3 -OO` leaves of a module, each line in its place."""
+    lines = text.split("\n")
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, HAVE_DOCSTRINGS) or ast.get_docstring(node) is None:
+            continue
+        docstring, *others = node.body
+        first, last = docstring.lineno - 1, docstring.end_lineno
+        lines[first:last] = [""] * len(lines[first:last])
+        if not others and not isinstance(node, ast.Module):
+            lines[first] = " " * docstring.col_offset + "..."
+    return "\n".join(lines)
+
+
 def make_archive(source: Source, pythons: list[Python]) -> bytes:
-    """The whole file."""
+    """The whole file; docstrings, an eighth of it, stay in the repository."""
     files = {"feishuperm/_build.py": build_facts(source), **source.files}
+    for name in filter(lambda name: name.endswith(".py"), files):
+        files[name] = without_docstrings(files[name].decode()).encode()
     mark = compiled.mark_of(files)
     text, main = make_text(source.version, mark)
     with ThreadPoolExecutor() as pool:

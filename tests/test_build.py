@@ -22,6 +22,7 @@ from tests.__main__ import main as choose_tests
 from tests.conftest import ROOT, clean_env
 from tests.laid_down import head_of
 
+ELLIPSIS = ast.parse("...").body[0]
 # Shuffles every listing of a folder and shifts the clock, in every Python it reaches.
 DISORDER = """\
 import os, random, time
@@ -157,6 +158,21 @@ def test_archive_is_small_and_its_sum_is_noted(pyz: Path) -> None:
     digest, name = (build.DIST / "SHA256SUMS").read_text().split()
     data = build.ARCHIVE.read_bytes()
     assert (digest, name) == (hashlib.sha256(data).hexdigest(), "feishuperm.pyz")
+
+
+def test_archive_holds_the_sources_without_their_docstrings(pyz: Path) -> None:
+    """Each line in its place, so that a traceback fits the repository."""
+    files = build.package_files()
+    with zipfile.ZipFile(pyz) as archive:
+        for name in (name for name in files if name.endswith(".py")):
+            packed = archive.read(SITE + name).decode()
+            tree = ast.parse(files[name])
+            for node in ast.walk(tree):
+                if isinstance(node, build.HAVE_DOCSTRINGS) and ast.get_docstring(node):
+                    nothing = [] if isinstance(node, ast.Module) else [ELLIPSIS]
+                    node.body = node.body[1:] or nothing
+            assert ast.dump(ast.parse(packed)) == ast.dump(tree), name
+            assert packed.count("\n") == files[name].count(b"\n"), name
 
 
 def test_members_are_sorted_and_alike(pyz: Path) -> None:

@@ -497,7 +497,7 @@ def test_session_cannot_command_the_server(served: Served) -> None:
             return agent.run(*program, wish, served.socket)[1]
 
         for name in ("stop", "release", "handover"):
-            assert "of a Claude session" in send(command=name), name
+            assert "of a session that asks" in send(command=name), name
         for action in ("allow", "always", "deny"):
             told = send(command="decide", id=agent.id, action=action)
             assert "unknown control command" in told

@@ -577,7 +577,7 @@ def test_python_newer_than_the_build_is_fast_after_install(
     whole = code.read_bytes()
     damages: dict[str, bytes] = {
         "stale": whole[:8] + b"0123456789abcdef" + whole[24:],
-        "damaged": whole[:5000] + bytes(9) + whole[5009:],
+        "damaged": whole[:24] + bytes(9) + whole[33:],
         "cut": whole[:5000],
         "empty": b"",
     }
@@ -743,8 +743,8 @@ def test_modules_the_hook_loads(
         hook = run([*start, boot, str(pyz), "hook"], env, tmp_path)
         assert hook.stdout == ANSWER
         assert imported(hook.stderr) - imported(bare.stderr) == {"_socket", *ours}
-        del env["CLAUDE_CODE_SESSION_ID"]
-        other = run([*start, boot, str(pyz), "hook", "codex"], env, tmp_path)
+        foreign = {k: v for k, v in env.items() if k != "CLAUDE_CODE_SESSION_ID"}
+        other = run([*start, boot, str(pyz), "hook", "codex"], foreign, tmp_path)
         assert other.stdout == ANSWER
         assert imported(other.stderr) == imported(hook.stderr)
 

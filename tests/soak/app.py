@@ -83,12 +83,11 @@ class AppWorld(World):
         return next((key for key, m in messages if id in m["content"]), "")
 
     def values(self, message: str) -> dict[str, Any]:
-        """What the buttons of a card would bring back, by action."""
-        return {
-            element["behaviors"][0]["value"]["action"]: element["behaviors"][0]["value"]
-            for element in every_element(self.feishu.card(message)["body"])
-            if element.get("tag") == "button"
-        }
+        """What the buttons that decide would bring back, by action."""
+        elements = every_element(self.feishu.card(message)["body"])
+        buttons = (row for row in elements if row.get("tag") == "button")
+        values = [row["behaviors"][0]["value"] for row in buttons]
+        return {value["action"]: value for value in values if "action" in value}
 
     def open_cards(self) -> list[str]:
         """Messages that can still be tapped; reminders are texts."""
