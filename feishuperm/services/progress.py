@@ -40,7 +40,7 @@ from feishuperm.lib.log import redact
 from feishuperm.messages import message_of, msg
 from feishuperm.models.ask import SETTLED, STOP, YES, Answer, Block, last_name
 from feishuperm.models.decision import Decision
-from feishuperm.models.fields import list_at, text_at
+from feishuperm.models.fields import text_at
 from feishuperm.models.kind import KINDS
 from feishuperm.models.panel import (
     ERROR,
@@ -63,14 +63,19 @@ from feishuperm.services.session_reader import Figures, figures, spent_by
 from feishuperm.services.sessions import (
     ENDED,
     IDLE,
+    OPEN,
     STATES,
+    TURN_ENDS,
     WAITING,
     WORKING,
     Session,
     Sessions,
     Then,
+    has_agents,
+    turn_of,
 )
 from feishuperm.services.transcript import Timers
+from feishuperm.wire import new_id
 
 LOOK, STEP = 1.0, 0.1  # seconds between looks at a card; at least, at any two cards
 WATCHED = 1800.0  # so long after the last command or tap for it
@@ -79,9 +84,7 @@ REST = 60.0  # for the other calls of the message that was stopped
 TYPED = 600.0
 UNITS = 2000  # of UTF-16: as much as the client hands to its classifier
 MOST = 200  # sessions that are kept in mind, and cards
-TURNS = 5  # of a session: subagents of an earlier one may still be at work
 LISTED = 12  # sessions to choose from
-ENDS = ("UserPromptSubmit", "Stop", "StopFailure", "SessionEnd")  # of a turn
 ASKED, STOPPED, MISSED, FAILED = "asked", "stopped", "missed", "failed"
 HOOKED = re.compile(rb"hook'? session\b")  # in a settings file: `--events session`
 DONE = {"completed": "☑", "in_progress": "▶"}
@@ -105,18 +108,19 @@ class Wish:
     """One wish to stop, see above."""
 
     def __init__(
-        self, session: Session, asker: Asker, turns: list[str], now: float, until: float
+        self, session: Session, asker: Asker, now: float, until: float
     ) -> None:
         self.session = session
-        self.turns = turns  # the last one is meant; of the others their subagents
+        # The last one is meant; of the others their subagents.
+        self.turns = list(session.turns)
         self.until = until  # monotonic: calls are refused
         self.state = ASKED
         self.asked = self.at = now  # wall clock; `at`: in this state
-        self.is_job = False  # it ends a background session
+        self.is_job = session.job.isalnum()  # it ends a background session
         self.in_main = False  # a call of the session itself was refused
         self.entry = {  # of the ledger
             "event": "stop",
-            "id": f"{int(now)}-{os.urandom(4).hex()}",
+            "id": new_id().decode(),
             "surface": asker.surface,
             "who": asker.who,
             "project": session.project,
@@ -138,27 +142,20 @@ class Stops:
         self._mark, self._record = mark, record
         self._timers, self._clock = timers, clock
         self._wishes: dict[str, Wish] = {}  # by session, its last
-        self._turns: dict[str, list[str]] = {}  # of each session, the last ones
-        self._busy: dict[str, bool] = {}  # sessions that are done but for subagents
-
-    def turn(self, session: str) -> str:
-        """The turn in which a session was last heard of."""
-        return self._turns.get(session, [""])[-1]
 
     def last(self, session: str) -> Wish | None:
         return self._wishes.get(session)
 
     def can_stop(self, session: Session) -> bool:
         """Whether something goes on that could be stopped."""
-        works = session.state in (WORKING, WAITING) or self._busy.get(session.id, False)
+        works = session.state in (WORKING, WAITING) or session.has_agents
         lives = session.state != ENDED and session.agent == "claude"
         return lives and (works or bool(session.job))
 
     def ask(self, session: Session, asker: Asker) -> Wish:
         """A person wants the turn of this session to end."""
-        turns = list(self._turns.get(session.id, ()))
         until = self._timers.now() + WATCHED
-        wish = Wish(session, asker, turns, self._clock(), until)
+        wish = Wish(session, asker, self._clock(), until)
         self._record({**wish.entry, "state": ASKED})
         keep_last(self._wishes, session.id, wish, MOST)
         self._timers.call_at(until, self.forget)
@@ -184,17 +181,12 @@ class Stops:
 
     def event(self, payload: HookPayload) -> None:
         """A hook tells of something in a session."""
-        event, session = payload.hook_event_name(), payload.session_id()
-        turn, wish = turn_of(payload), self._wishes.get(session)
-        if turn and not text_at(payload.fields, "agent_id"):
-            turns = [old for old in self._turns.get(session, ()) if old != turn]
-            keep_last(self._turns, session, [*turns, turn][-TURNS:], MOST)
-        if event in ENDS:
-            keep_last(self._busy, session, has_agents(payload), MOST)
-        if wish is None or wish.is_job or event not in ENDS or self._busy[session]:
+        wish = self._wishes.get(payload.session_id())
+        is_end = payload.hook_event_name() in TURN_ENDS and not has_agents(payload)
+        if wish is None or wish.is_job or not is_end:
             return
         if is_wake(payload) and not wish.in_main and wish.until > self._timers.now():
-            wish.turns.append(turn)
+            wish.turns.append(turn_of(payload))
         else:
             self.end(wish, MISSED)
             wish.until = 0.0
@@ -228,16 +220,6 @@ class Stops:
         return figures(transcript).sent > wish.asked
 
 
-def turn_of(payload: HookPayload) -> str:
-    return text_at(payload.fields, "prompt_id")
-
-
-def has_agents(payload: HookPayload) -> bool:
-    """Whether the session's subagents go on though its own turn has ended."""
-    tasks = list_at(payload.fields, "background_tasks")
-    return any(text_at(task, "type") == "subagent" for task in tasks)
-
-
 def is_wake(payload: HookPayload) -> bool:
     """Whether the end of a task, and no person, began a turn.
 
@@ -252,32 +234,30 @@ class Typed:
 
     def __init__(self, mark: AskMark, timers: Timers) -> None:
         self._mark, self._timers = mark, timers
-        self._said: dict[str, list[tuple[float, str]]] = {}  # by session, until when
+        self._said: list[tuple[str, str, float]] = []  # session, text, until when
 
     def add(self, session: str, words: Iterable[str]) -> None:
         until = self._timers.now() + TYPED
-        said = [(until, text) for text in words]
-        if session and said:
-            keep_last(self._said, session, self._said.get(session, []) + said, MOST)
-            self._timers.call_at(until, self.forget)
-            self.forget()
+        self._said += [(session, text, until) for text in words if session]
+        self._timers.call_at(until, self._forget)
+        self._forget()
 
     def take(self, session: str) -> str:
         """The words for a session, whole, each marked as the user's; once."""
-        self.forget()
         told = ""
-        for _, text in reversed(self._said.pop(session, [])):
+        for of, text, until in reversed(self._said):
             more = f"Typed by the user: {text}\n{told}"
             fits = len(more.encode("utf-16-le", "surrogatepass")) <= 2 * UNITS
-            told = more if fits else told
-        self.forget()
+            if of == session and fits and until > self._timers.now():
+                told = more
+        self._forget(session)
         return told.rstrip("\n")
 
-    def forget(self) -> None:
+    def _forget(self, session: str = "") -> None:
         now = self._timers.now()
-        said = {s: [r for r in rows if r[0] > now] for s, rows in self._said.items()}
-        self._said = {session: rows for session, rows in said.items() if rows}
-        self._mark.show("typed", bool(self._said))
+        left = [row for row in self._said if row[2] > now and row[0] != session]
+        self._said = left[-MOST:]
+        self._mark.show("typed", bool(left))
 
 
 class Watch(NamedTuple):
@@ -312,21 +292,13 @@ class Progress:
         self._grants = settings.feishuperm_gateway_grants == "on"
         self._is_titled = settings.titles_only()
         self.say = approvals.presenter.say
-        self._heard: dict[str, bool] = {}  # sessions that tell of their prompts
         self._watches: dict[str, Watch] = {}  # by channel and session
         self._is_armed = False
         self._ticked = self._wall = 0.0  # the last look, by both clocks
         self.stops = Stops(approvals.mark, approvals.record, timers, clock)
+        self.event = self.stops.event  # what hooks tell of a session
         self.typed = Typed(approvals.mark, timers)
         approvals.on_typed = self.typed.add
-
-    # Hooks.
-
-    def event(self, payload: HookPayload) -> None:
-        """A hook tells of something in a session."""
-        if payload.hook_event_name() in ("UserPromptSubmit", "SessionStart"):
-            keep_last(self._heard, payload.session_id(), True, MOST)
-        self.stops.event(payload)
 
     def around_call(self, payload: HookPayload) -> bytes:
         """What a hook prints before or after a tool call; empty: nothing."""
@@ -368,10 +340,12 @@ class Progress:
     ) -> None:
         id = panel.partition(":")[2]
         do = partial(self._do, id, action, words, asker, then)
-        do() if self._sessions.find(id) else self._sessions.refresh(do)
+        # Who opens a card asks how things are; no event tells of a background job.
+        is_known = self._sessions.get(id) and action != OPEN
+        do() if is_known else self._sessions.refresh(do)
 
     def _do(self, id: str, action: str, words: str, asker: Asker, then: Then) -> None:
-        session = next((row for row in self._sessions.find(id) if id), None)
+        session = self._sessions.get(id)
         if session is None:
             then(self._told(UNKNOWN, ERROR))
             return
@@ -397,7 +371,7 @@ class Progress:
             self.stops.end(self.stops.ask(session, asker), STOPPED, "interrupt")
             session.learn(IDLE, self._clock())
             return self._told(msg("Its pending request was refused; the turn is over"))
-        if not (session.id in self._heard or is_hooked(session.project)):
+        if not (session.is_hooked or is_hooked(session.project)):
             return self._told(NO_HOOK, WARNING)
         self.stops.ask(session, asker)
         return self._told(msg("It stops at its next tool call"))
@@ -408,7 +382,6 @@ class Progress:
 
     def _end_job(self, session: Session, asker: Asker) -> Told:
         wish, words = self.stops.ask(session, asker), ("stop", session.job)
-        wish.is_job = True
 
         def work() -> str:
             try:
@@ -464,7 +437,7 @@ class Progress:
         if session.state == ENDED:
             return panel.frozen(self.say("The session has ended"))
         while len(self._watches) >= MOST:
-            self._freeze(next(iter(self._watches)), msg("Too many cards are watched"))
+            self._look_at(next(iter(self._watches)), msg("Too many cards are watched"))
         watch = Watch(asker.channel, session, panel, now + WATCHED)
         self._watches[key] = watch
         self._arm()
@@ -479,33 +452,27 @@ class Progress:
 
     def _tick(self) -> None:
         """Look at the card that was looked at longest ago."""
-        now = self._timers.now()
-        slept = abs(self._clock() - self._wall - (now - self._ticked)) > SLEPT
-        for key in list(self._watches) if slept else ():
-            self._freeze(key, msg("The computer was asleep"))
-        for key in list(self._watches)[:1]:
-            self._look_at(key, self._watches.pop(key), now)
+        ticked = self._timers.now() - self._ticked
+        slept = abs(self._clock() - self._wall - ticked) > SLEPT
         self._is_armed = False
         self._arm()
+        for key in list(self._watches)[: None if slept else 1]:
+            self._look_at(key, msg("The computer was asleep") if slept else "")
 
-    def _look_at(self, key: str, watch: Watch, now: float) -> None:
-        self._watches[key] = watch  # as the last one
-        if watch.session.state == ENDED:
-            self._freeze(key, msg("The session has ended"))
-        elif now >= watch.until:
-            self._freeze(key, msg("Nobody has looked for half an hour"))
-        else:
-            panel = self._panel(watch.session, watch.channel)
-            if panel != watch.panel:
-                self._watches[key] = watch._replace(panel=panel)
-                self._show(watch.channel, panel)
-
-    def _freeze(self, key: str, why: str) -> None:
-        """It changes no more, and says how things are at last."""
+    def _look_at(self, key: str, over: str = "") -> None:
+        """Show what has changed; `over`: it is the last time, and why."""
         watch = self._watches.pop(key)
         panel = self._panel(watch.session, watch.channel)
-        told = self.say(FROZEN, why=self.say(why))
-        self._show(watch.channel, panel.frozen(told))
+        if watch.session.state == ENDED:
+            over = msg("The session has ended")
+        elif self._timers.now() >= watch.until:
+            over = msg("Nobody has looked for half an hour")
+        if over:
+            panel = panel.frozen(self.say(FROZEN, why=self.say(over)))
+        else:
+            self._watches[key] = watch._replace(panel=panel)  # as the last one
+        if panel != watch.panel:
+            self._show(watch.channel, panel)
 
     def _panel(self, session: Session, channel: str) -> Panel:
         now = figures(session.transcript)
@@ -564,7 +531,7 @@ class Progress:
     def _turn(self, session: Session, now: Figures) -> str:
         """What tells this turn from all others; empty: nobody knows."""
         prompted = f"{now.prompted:.3f}" if now.prompted else ""
-        return self.stops.turn(session.id) or prompted.replace(".", "")
+        return session.turns[-1] if session.turns else prompted.replace(".", "")
 
 
 def is_hooked(project: str) -> bool:

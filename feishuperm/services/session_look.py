@@ -24,7 +24,7 @@ from feishuperm.lib.config import claude_dir
 from feishuperm.messages import message_of
 from feishuperm.models.fields import text_at
 from feishuperm.services.session_reader import Figures, Turn
-from feishuperm.services.transcript import encoded
+from feishuperm.services.transcript import encoded, is_headless
 
 COMMAND_SECONDS = 10.0  # it needs a fifth of one, where nothing else wants the machine
 SESSIONS_MOST = 200
@@ -44,6 +44,7 @@ class Seen(NamedTuple):
     job: str = ""  # id of a background session
     transcript: str = ""  # path
     figures: Figures = Figures()
+    is_headless: bool = False  # it has no terminal: the client lists no such session
 
 
 class Look(NamedTuple):
@@ -108,4 +109,9 @@ def _written(
 def _read(seen: Seen, path: str) -> Seen:
     figures = Turn(encoded(path)).look() if path else Figures()
     folder = seen.folder or figures.folder
-    return seen._replace(transcript=path, figures=figures, folder=folder)
+    return seen._replace(
+        transcript=path,
+        figures=figures,
+        folder=folder,
+        is_headless=not seen.status and is_headless(path),
+    )

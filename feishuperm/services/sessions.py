@@ -9,8 +9,9 @@
     waiting    a person has to decide: a request is pending, or a dialog is open
     idle       the turn is over; so it is with a pending `next`
     ended      SessionEnd came; or the client does not list it; or the process that
-               started its hooks is gone.  All of that is certain.  No sign of it for
-               half a day is only a guess, where the client lists nothing
+               started its hooks is gone.  All of that is certain.  Where the client
+               lists nothing, no sign of it for half a day is only a guess; one without
+               a terminal, which is never listed, ends with its turn
 
 Everything runs on the loop's thread, but for a look.
 """
@@ -35,7 +36,7 @@ from feishuperm.lib.process_tree import Client
 from feishuperm.lib.tool import headline
 from feishuperm.messages import msg, text
 from feishuperm.models.ask import Block, Spent, last_name
-from feishuperm.models.fields import text_at
+from feishuperm.models.fields import list_at, text_at
 from feishuperm.models.kind import KINDS, Say
 from feishuperm.models.names import DOCTOR_TOOL, IDLE_TYPE
 from feishuperm.models.panel import ERROR, Asker, Button, Panel, Row, Told
@@ -57,6 +58,8 @@ HEARD = {
     "UserPromptSubmit": WORKING, "SessionStart": IDLE,
     "Stop": IDLE, "StopFailure": IDLE, "SessionEnd": ENDED,
 }  # fmt: skip
+TURN_ENDS = ("UserPromptSubmit", "Stop", "StopFailure", "SessionEnd")
+TURNS = 5  # of a session: subagents of an earlier one may still be at work
 NOTIFIED = {IDLE_TYPE: IDLE, "permission_prompt": WAITING}
 # The same in the words of the client's own list.
 LISTED = {"waiting": WAITING, "blocked": WAITING, "idle": IDLE, "stopped": ENDED}
@@ -118,6 +121,9 @@ class Session:
         self.figures = Figures()  # at the last look
         self.job = ""  # id of a background session, for `claude stop`
         self.mode = ""  # its permission mode, as its events tell
+        self.turns: list[str] = []  # its last ones, as its events name them
+        self.has_agents = False  # its turn is over, but subagents of it go on
+        self.is_hooked = False  # it tells of its prompts, so it asks before calls too
         self.client: Client | None = None  # the process that started its hooks
         self._requests: list[Request] = []
 
@@ -180,9 +186,16 @@ class Session:
             self.does = _shown(f"{payload.tool_name}: {call[:CALL]}", LINE)
         elif state:
             self.does = ""
+        is_main = not payload.fields.get("agent_id")
         # The session itself may be idle while a subagent works.
-        if state and (is_new or not payload.fields.get("agent_id")):
+        if state and (is_new or is_main):
             self.learn(state, now)
+        if name in TURN_ENDS:
+            self.has_agents = has_agents(payload)
+        self.is_hooked = self.is_hooked or name in ("UserPromptSubmit", "SessionStart")
+        turn = turn_of(payload)
+        if turn and is_main:
+            self.turns = [*(old for old in self.turns if old != turn), turn][-TURNS:]
 
     def row(self) -> dict[str, Any]:
         """What `sessions --json` prints; without what nobody knows: null."""
@@ -249,6 +262,9 @@ class Sessions:
             self._known.values(), key=lambda s: (s.state == ENDED, -s.since, s.id)
         )
 
+    def get(self, id: str) -> Session | None:
+        return self._known.get(id)
+
     def find(self, words: str) -> list[Session]:
         """Those whose id begins so, or whose folder or title is called so."""
         found = [row for row in self.all() if row.id.startswith(words)]
@@ -289,7 +305,8 @@ class Sessions:
             session.figures = row.figures
             session.project = session.project or row.folder
             session.transcript = session.transcript or row.transcript
-            session.job = row.job or session.job
+            if row.status:  # it may have been one in the background before
+                session.job = row.job
             name = row.figures.title or row.name
             session.title = _shown(name, NAME) or session.title
             if session.heard < seen.began:
@@ -305,7 +322,7 @@ class Sessions:
         turn, last = row.figures, max(row.figures.last, session.heard)
         if row.status:
             state = LISTED.get(row.status, WORKING)
-        elif self._has_ended(session, last, seen):
+        elif self._has_ended(session, row, last, seen):
             state = ENDED
         elif session.heard:
             state = session.told
@@ -313,12 +330,13 @@ class Sessions:
             state = IDLE if turn.is_over else WORKING
         return state, (state == WORKING and turn.prompted) or last or seen.began
 
-    def _has_ended(self, session: Session, last: float, seen: Look) -> bool:
+    def _has_ended(self, session: Session, row: Seen, last: float, seen: Look) -> bool:
         """Whether one that the client does not list is over."""
-        place = session.transcript
+        place, folder = session.transcript, claude_dir(self._environ)
         # What the client of another folder lists, nobody has seen.
-        is_ours = not place or place.startswith(claude_dir(self._environ))
-        if session.agent == "claude" and is_ours and not seen.problem:
+        is_ours = not place or place.startswith(os.path.join(folder, ""))
+        could_be_listed = session.agent == "claude" and is_ours and not seen.problem
+        if row.figures.is_over if row.is_headless else could_be_listed:
             return True
         if session.client is not None and self._is_gone(session.client):
             return True
@@ -373,6 +391,16 @@ class Sessions:
         opens = Button(OPEN, say("Progress"), panel=f"progress:{session.id}")
         block = Block("text", "", one_line(" · ".join(filter(None, named)), LINE))
         return Row(block, " · ".join(filter(None, known)), (opens,))
+
+
+def turn_of(payload: HookPayload) -> str:
+    return text_at(payload.fields, "prompt_id")
+
+
+def has_agents(payload: HookPayload) -> bool:
+    """Whether the session's subagents go on though its own turn has ended."""
+    tasks = list_at(payload.fields, "background_tasks")
+    return any(text_at(task, "type") == "subagent" for task in tasks)
 
 
 def _shown(said: str, most: int) -> str:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,26 @@ def test_living_sessions_are_listed_with_what_they_do_and_ended_ones_as_ended(
             lambda: {name: row["state"] for name, row in listed(lab).items()} == ended,
             30,
         )
+
+
+def test_session_without_a_terminal_works_until_it_ends(lab: Lab) -> None:
+    """The client lists no such session."""
+    bin = Path(lab.root) / "bin"
+    bin.mkdir()
+    (bin / "claude").symlink_to(lab.binary)
+    lab.extra["PATH"] = f"{bin}:{lab.environ()['PATH']}"
+    lab.settings = {"permissions": {"allow": ["Bash"]}}
+    wait = "timeout 90 sh -c 'while ! [ -e go ]; do sleep 0.1; done'"
+    lab.model.push([tool("Bash", command=wait)], [text("bye")])
+
+    def state() -> str:
+        rows = json.loads(lab.run_pyz("sessions", "--json").stdout)
+        return " ".join(row["state"] for row in rows)
+
+    worker = threading.Thread(target=lab.run, args=("go",))
+    worker.start()
+    lab.model.wait(1)
+    wait_until(lambda: state() == "working", 20)
+    lab.write("go", "")
+    worker.join(60)
+    assert state() == "ended"

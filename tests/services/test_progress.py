@@ -429,6 +429,44 @@ def test_hundred_cards_are_looked_at_a_few_at_a_time(
     assert 90 <= len(looks) <= 110
 
 
+def test_card_that_cannot_be_read_does_not_stop_the_others(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.hear("UserPromptSubmit", session_id="other", prompt="go")
+    room.progress.command("progress", "other", ME, lambda told: None)
+    room.open()
+    read = module.figures
+    monkeypatch.setattr(module, "figures", lambda path: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        room.bench.timers.turn(LOOK)
+    monkeypatch.setattr(module, "figures", read)
+    room.write("assistant", [{"type": "text", "text": "word"}])
+    room.bench.timers.turn(3 * LOOK)
+    assert [panel.id for _, panel in room.changed] == [f"progress:{SESSION}"]
+
+
+def test_press_is_about_the_very_session_of_its_card(room: Room) -> None:
+    """One whose id only begins alike, or that is called so, is another one."""
+    for id in (SESSION + "0", SESSION[:9], "x"):
+        room.hear("UserPromptSubmit", session_id=id, prompt="go", session_title="x1")
+    told: list[Told] = []
+    for id in (SESSION, "x1", "project", SESSION[:8]):
+        room.progress.press(f"progress:{id}", "open", "", ME, told.append)
+    assert [row.panel.session for row in told] == [SESSION, "", "", ""]
+
+
+def test_who_opens_a_card_learns_first_what_the_client_says(room: Room) -> None:
+    looks: list[Callable[[], object]] = []
+    room.sessions.refresh = looks.append  # type: ignore[method-assign]
+    told: list[Told] = []
+    room.progress.press(f"progress:{SESSION}", "open", "", ME, told.append)
+    room.sessions.find(SESSION)[0].learn("ended", 1.0)
+    looks.pop()()
+    assert "has ended" in told[0].panel.note and not told[0].panel.buttons
+    room.progress.press(f"progress:{SESSION}", "stop.t1", "", ME, told.append)
+    assert told[1].status == WARNING and not looks
+
+
 def test_command_without_an_id_takes_the_one_that_works_or_asks_back(
     room: Room,
 ) -> None:

@@ -245,6 +245,7 @@ def test_event_that_comes_during_a_look_counts_before_it(place: Place) -> None:
         ("claude", "", "", False, 0, ENDED),
         ("claude", "/home/user/.claude/projects/x/s1.jsonl", "", False, 0, ENDED),
         ("claude", "/elsewhere/projects/x/s1.jsonl", "", False, 0, WORKING),
+        ("claude", "/home/user/.claude-two/projects/x/s1.jsonl", "", False, 0, WORKING),
         ("claude", "", "no list", False, 0, WORKING),
         ("claude", "", "no list", True, 0, ENDED),
         ("claude", "", "no list", False, 13, ENDED),
@@ -263,6 +264,36 @@ def test_session_that_ended_without_a_word_is_seen_to_have_ended(
     place.now += hours * 3600
     place.look(Seen("s1"), problem=problem, later=5)
     assert session.state == state
+
+
+@every_row(
+    ("turn", "state"),
+    [
+        (Figures(last=999_990.0), WORKING),
+        (Figures(last=999_990.0, is_over=True), ENDED),
+        (Figures(last=999_990.0 - SILENT_SECONDS), ENDED),
+    ],
+)
+def test_session_without_a_terminal_is_never_listed_and_ends_with_its_turn(
+    turn: Figures, state: str
+) -> None:
+    place = Place()
+    heard = place.event("PreToolUse", id="h")
+    rows = [Seen(id, figures=turn, is_headless=True) for id in ("h", "t")]
+    place.now = heard.heard = 999_990.0 - SILENT_SECONDS
+    place.look(*rows, later=1_000_000.0 - place.now)
+    place.look(*rows)
+    assert [row["state"] for row in place.sessions.rows()] == [state] * 2
+
+
+def test_session_that_goes_on_at_a_terminal_is_no_background_job_any_more(
+    place: Place,
+) -> None:
+    place.look(Seen("s1", "idle", job="5f0c2d1e"))
+    place.look(Seen("s1"))
+    assert place.sessions.rows()[0]["background"]
+    place.look(Seen("s1", "busy"))
+    assert not place.sessions.rows()[0]["background"]
 
 
 def test_one_look_serves_all_who_ask_meanwhile_and_a_lost_one_is_given_up(
