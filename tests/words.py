@@ -42,6 +42,7 @@ TOLD = (
     "lib/feishu_codes",
     "lib/tools",
     "setup/modes",
+    "danger/sentences",
 )  # tables of text that hold sentences
 METHODS = ("say", "translate")  # of those also by this name
 Key = tuple[str, str]  # context, English

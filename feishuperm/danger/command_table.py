@@ -1,7 +1,8 @@
 """The tables of this folder, read when they are first needed.
 
 `commands.txt` says which program does what, `paths.txt` which paths govern others,
-`patterns.txt` holds the regular expressions that are lists of names.
+`patterns.txt` holds the regular expressions that are lists of names, `sentences.txt`
+what people are told.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ class Row(NamedTuple):
 
     function: str
     valued: str = ""  # options that take a word; of `prints`, what is printed
+
+
+def sentences_of_findings() -> dict[str, str]:
+    """What each finding of `danger.reader` is called, in English."""
+    lines = sections("danger/sentences.txt")["sentences"]
+    return dict(line.split(" = ", 1) for line in lines)
 
 
 @cache

@@ -3,9 +3,9 @@
 `read_call()` looks at a tool's name and input and says what it would do that a person
 should notice: marks for few things (deleting or overwriting elsewhere, publishing,
 root, running what was downloaded, changing what governs other programs, destroying data
-or machines), facts for what is merely good to know.  Findings are keys of `SENTENCES`
-with what they are about.  It asks no disk, no network and no model, and claims no
-safety: no finding means that nothing was recognised.
+or machines), facts for what is merely good to know.  Findings are keys of
+`sentences.txt` with what they are about.  It asks no disk, no network and no model, and
+claims no safety: no finding means that nothing was recognised.
 """
 
 from __future__ import annotations

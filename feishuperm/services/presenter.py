@@ -16,6 +16,7 @@ from typing import Any
 
 from feishuperm.agents.table import AGENTS, CLAUDE, can_obey
 from feishuperm.agents.table import names as agent_names
+from feishuperm.danger.command_table import sentences_of_findings
 from feishuperm.danger.paths import UNKNOWN as HOLE
 from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line, visible
@@ -141,48 +142,7 @@ ENDS = {
     ),
 }
 
-# What each finding of `danger.reader` is called.
-SENTENCES = {
-    "danger.delete": msg("Deletes outside the project: {what}"),
-    "danger.unsure": msg("Deletes a target that is only known at run time: {what}"),
-    "danger.wipe": msg("Cannot be brought back: {what}"),
-    "danger.overwrite": msg("Overwrites outside the project: {what}"),
-    "danger.publish": msg("Publishes: {what}"),
-    "danger.force": msg("Force-pushes or deletes a remote branch: {what}"),
-    "danger.root": msg("Runs as root: {what}"),
-    "danger.downloaded": msg("Runs what it has just downloaded: {what}"),
-    "danger.decoded": msg("Runs what it has decoded: {what}"),
-    "danger.inject": msg("Makes other programs load its code first: {what}"),
-    "danger.startup": msg("Changes what runs at start, at login or later: {what}"),
-    "danger.keys": msg("Changes keys or credentials: {what}"),
-    "danger.leak": msg("Sends keys or credentials away: {what}"),
-    "danger.ci": msg("Changes the CI configuration: {what}"),
-    "danger.permissions": msg(
-        "Changes permissions, hooks or Claude's settings: {what}"
-    ),
-    "danger.data": msg("Destroys data: {what}"),
-    "danger.machine": msg("Stops or destroys machines or services: {what}"),
-    "danger.money": msg("Moves money: {what}"),
-    "danger.packages": msg(
-        "Changes where packages come from, or what installing them runs: {what}"
-    ),
-    "danger.tunnel": msg("Opens this machine to the outside: {what}"),
-    "danger.device": msg("Writes directly to a disk: {what}"),
-    "danger.unread": msg("Part of it cannot be read; it contains: {what}"),
-    "fact.host": msg("Contacts: {what}"),
-    "fact.letters": msg("A name with letters that look like others: {what}"),
-    "fact.outside": msg("Paths outside the project: {what}"),
-    "fact.installs": msg("Installs: {what}"),
-    "fact.package": msg("Runs a package, perhaps fetched first: {what}"),
-    "fact.push": msg("Pushes: {what}"),
-    "fact.deletes": msg("Deletes: {what}"),
-    "fact.discards": msg("Discards changes: {what}"),
-    "fact.keys": msg("Reads keys or credentials: {what}"),
-    "fact.remote": msg("Takes effect elsewhere: {what}"),
-    "fact.container": msg("Stops or removes: {what}"),
-    "fact.opaque": msg("Part of it is only known at run time: {what}"),
-    "fact.unread": msg("Part of it cannot be read"),
-}
+SENTENCES = sentences_of_findings()
 UNREAD = ("fact.unread", "fact.opaque")
 
 

@@ -102,7 +102,7 @@ def test_paths_of_the_table_are_read_as_they_are_written() -> None:
 
 
 def test_tables_have_no_line_that_is_lost() -> None:
-    tables = ("commands.txt", "paths.txt", "patterns.txt")
+    tables = ("commands.txt", "paths.txt", "patterns.txt", "sentences.txt")
     for file in (*(f"danger/{name}" for name in tables), "shell/programs.txt"):
         text = (PACKAGE / file).read_text("utf-8")
         lines = [line for line in text.splitlines() if re.match(r"(?!# |#$).", line)]
