@@ -1,4 +1,6 @@
-"""Every setting: a row of `Settings` says what it is for, its default, what is allowed.
+"""Every setting: a row of `Settings` says its default, and what is allowed.
+
+What each is for, people are told by `help/settings.en.md`.
 
 `Settings` is made from plain strings, whatever they came from; it reads no file and no
 environment (see `lib.config`).  Attributes are the keys in lower case; the type of each
@@ -195,121 +197,76 @@ EVERY_ADDRESS = ("0.0.0.0", "::")
 class Settings:
     """The values in force. Unknown keys are the caller's business."""
 
-    # Custom bot of a Feishu group; its cards carry URL buttons
     feishu_webhook_url = _row(
         "",
         _webhook,
         msg("the address of a custom bot, .../open-apis/bot/v2/hook/..., or its token"),
         secret=True,
     )
-    # The custom bot's signing secret
     feishu_webhook_secret = _row("", _text, msg("any text"), secret=True)
-    # Self-built app: buttons inside the card, answered with no public address
     feishu_app_id = _row("", _app_id, msg("the id of a self-built app, cli_..."))
-    # The app's secret
     feishu_app_secret = _row("", _text, msg("any text"), secret=True)
-    # Who gets the app's cards; the owner, if there is exactly one
     feishu_receive_id = _row(
         "", _text, msg("an open_id (ou_), a chat (oc_), an e-mail address or a user_id")
     )
-    # Whose taps and texts count; the receiver, if that is a person
     feishu_owner_id = _row("", _open_ids, msg("a comma list of open_ids (ou_)"))
-    # app: buzz for the last third of the wait
     feishu_urgent = _row("off", _choice("off", "app"), msg("off or app"))
-    # Where an app is created by a scan
     feishu_accounts_url = _row("https://accounts.feishu.cn", _url, _URL)
-    # Where a bot given by its token lives; Lark: https://open.larksuite.com
     feishu_base_url = _row("https://open.feishu.cn", _url, _URL)
-    # Whom the card mentions
     feishu_at = _row("", _text, msg("`all`, an open_id, or nothing"))
-    # What the buttons point to; must be reachable from the phone
     callback_server_url = _row("http://localhost:8080", _url, _URL)
-    # Where HTTP listens; loopback if the URL above is local, else everywhere
     callback_server_host = _row("", _text, msg("an address of this machine"))
-    # The port HTTP listens on; 0 takes a free one
     callback_server_port = _row("8080", *_PORT)
-    # Adds `&sig=` to button links; off: for a machine with one user
     callback_link_signing = _row("on", _choice("on", "off"), msg("on or off"))
-    # A button link opens a page whose button decides; auto = for what allows
-    # something, unless the URL is loopback
     callback_confirm = _row("auto", *_SWITCH)
-    # Serve /install.sh and /feishuperm.pyz; auto = on loopback only
     callback_share_installer = _row("auto", *_SWITCH)
-    # Unix socket between hook and server
     permission_socket_path = _row(
         "/tmp/claude-permission.sock",
         _socket_path,
         msg("an absolute path of at most 103 bytes"),
     )
-    # Seconds a person has.  Claude Code ends a hook at its own `timeout`; `install`
+    # Claude Code ends a hook at its own `timeout`: `install`
     # writes this and the hold below plus 5.
     permission_request_timeout = _row("55", _number(1, 86400), _SECONDS)
-    # When they are over: deny, or leave it to the terminal
     permission_timeout_action = _row("deny", *_AT_ZERO)
-    # The same for a subagent's request, which has no dialog while it waits
+    # Of a request that has no dialog while it waits
     permission_subagent_action = _row("terminal", *_AT_ZERO)
-    # Seconds that reading a request, or the hold button, may stop the clock
     permission_hold = _row("0", _number(0, 86400), msg("whole seconds from 0 to 86400"))
-    # Seconds before the card; none is sent if the terminal answered
     permission_notify_delay = _row("0", _delay, msg("whole seconds from 0 to 86400"))
-    # Where a request may be answered; empty: wherever that is set up
     feishuperm_surfaces = _row(
         "", _names(*SURFACES), msg("a comma list of {}", ", ".join(SURFACES))
     )
-    # Which events make a card
     feishuperm_notify = _row(
         NOTIFY, _notify, lambda: msg("a comma list of {}", ", ".join(notify_kinds()))
     )
-    # A time of the night in which nothing is sent; requests stay in the terminal
     feishuperm_quiet = _row(
         "", _quiet, msg("two local times as HH:MM-HH:MM, such as 22:00-08:00")
     )
-    # title: cards carry no command, path or text, and can only refuse
     feishuperm_card = _row("full", _choice("full", "title"), msg("full or title"))
-    # A certificate file trusted beside the system's, for a company proxy
     feishuperm_ca_file = _row("", _path, msg("an absolute path"))
-    # Address of the team's gateway; `feishuperm join` sets it
     feishuperm_gateway = _row("", _url, _URL)
-    # on: Always, passes and the next prompt may come through a gateway too
     feishuperm_gateway_grants = _row("off", _choice("off", "on"), msg("off or on"))
-    # on: owners may start and continue sessions from the chat; see `help sessions`
     feishuperm_remote = _row("off", _choice("off", "on"), msg("off or on"))
-    # The folders in which they may
     feishuperm_projects = _row(
         "", _folders, msg("absolute folders, separated by colons")
     )
-    # Redis or Valkey, for a gateway with replicas
     feishuperm_engine = _row(
         "", _engine, msg("redis:// or rediss:// and an address"), secret=True
     )
-    # Where a gateway listens; empty: everywhere
     gateway_host = _row("", _text, msg("an address of this machine"))
-    # The port of a gateway
     gateway_port = _row("8443", *_PORT)
-    # Certificate file of a gateway; without one plain HTTP, for a proxy
     gateway_cert = _row("", _path, msg("an absolute path"))
-    # Key file of that certificate, if it is apart
     gateway_key = _row("", _path, msg("an absolute path"))
-    # Who may join machines; empty: everybody the app is visible to
     gateway_owners = _row("", _open_ids, msg("a comma list of open_ids (ou_)"))
-    # What /metrics asks for, from everywhere; without it: this machine alone
     gateway_metrics_token = _row("", _text, msg("any text"), secret=True)
-    # Proxies in front of a gateway, beside those on its own machine, whose
-    # X-Forwarded-For is believed
     gateway_trusted_proxies = _row(
         "", _networks, msg("a comma list of addresses or networks, such as 10.0.0.0/8")
     )
-    # Language of cards, pages and messages
     feishuperm_lang = _row("zh", _choice(*LANGUAGES), msg("zh or en"))
-    # How much the log holds
     feishuperm_log_level = _row("info", _choice(*LOG_LEVELS), ", ".join(LOG_LEVELS))
-    # Reviews per user prompt; at the limit everything is allowed
     supervisor_max_iterations = _row("20", _number(0, 1000), msg("0 to 1000"))
-    # Seconds for the review of a question
     supervisor_timeout = _row("30", _number(1, 3600), msg("1 to 3600"))
-    # Seconds for the review of a stop
     supervisor_stop_timeout = _row("300", _number(1, 3600), msg("1 to 3600"))
-    # The reviewer
     supervisor_command = _row("claude", _text, msg("a command"))
 
     def __init__(self, values: Mapping[str, str], lenient: bool = False) -> None:
