@@ -32,7 +32,6 @@ MAX_SQL = 30_000
 MAX_CMD = 8192  # cmd.exe takes no more
 MAX_TEXTS = 10  # of one kind
 MAX_LITERALS = 100
-_GLUED = re.compile(r"""(["'])\s{0,9}\+\s{0,9}\1""")  # 'rm -r' + 'f /'
 # What is looked for -> where its text stands: in the last group that has one.
 _TEXTS = {
     "deletes": ("deletes", "deletes_of"),
@@ -45,7 +44,7 @@ class Code:
     """A text in some language, and what it says."""
 
     def __init__(self, text: str) -> None:
-        self.text = _GLUED.sub("", text[:MAX_CODE])
+        self.text = pattern("glued").sub("", text[:MAX_CODE])
 
     def says(self, name: str) -> str:
         match = pattern(name).search(self.text)
@@ -211,9 +210,6 @@ def judge_sql(state: ShellState, name: str, text: str) -> None:
         _sql_file(state, name, Arg(match[1]))
 
 
-_DESTROYING = re.compile(
-    r"drop|wipe|truncat|purge|destroy|nuke|delete|reset|clean", re.I
-)
 _SQL_TEXT = "-c -e -q -Q -cmd --command --execute --eval --query"
 
 
@@ -255,7 +251,7 @@ def _sql_file(state: ShellState, name: str, path: Arg) -> None:
     if held is not None:
         state.suspicious(held)
         judge_sql(state, name, held.text or "")
-    elif path.endswith(".sql") and _DESTROYING.search(path.rpartition("/")[2]):
+    elif path.endswith(".sql") and pattern("destroying").search(path.split("/")[-1]):
         state.note("danger.data", shown(name, [path]))
 
 

@@ -1,7 +1,7 @@
 """The tables of this folder, read when they are first needed.
 
 `commands.txt` says which program does what, `paths.txt` which paths govern others,
-`patterns.txt` holds the regular expressions that are lists of names, `sentences.txt`
+`patterns.txt` holds the regular expressions, `sentences.txt`
 what people are told.
 """
 

@@ -25,10 +25,6 @@ from feishuperm.danger.interpreter import (
 from feishuperm.danger.paths import OUTSIDE, TEMPORARY, UNSURE
 
 SSH_HOST = re.compile(r"(?:[\w.-]+@)?([A-Za-z0-9][\w.-]*):(?!//)(.*)", re.DOTALL)
-# A filter of jq that gives a package a script to run when it is installed.
-_SETS_INSTALL = re.compile(
-    r"\.scripts(?:\.|\[\s*\"|\.\")(?:pre|post)?install\"?\s*\]?\s*\|?=(?!=)"
-)
 
 
 def deletes(state: ShellState, call: Call) -> None:
@@ -223,7 +219,7 @@ def ls(state: ShellState, call: Call) -> Output:
 def looks_through(state: ShellState, call: Call) -> Output:
     """Filters: paths and what flows through."""
     given, is_grep = call.given, call.name in ("grep", "egrep", "rg")
-    if any(map(_SETS_INSTALL.search, call.args)):
+    if any(map(pattern("sets_install").search, call.args)):
         state.note("danger.packages", call.shown)
     out = state.look(call.args)
     if any("feishuperm" in arg for arg in call.args):
@@ -249,13 +245,9 @@ def sort(state: ShellState, call: Call) -> Output:
     return looks_through(state, call)
 
 
-_SED_WRITES = re.compile(r"(?:^|[;\n}])\s*\d*[wW]\s+([^\s;]+)|/w\s+([^\s;]+)\Z")
-_SED_PUTS = re.compile(r"s([/|#,@])(?:\\.|(?!\1)[^\\\n])*\1((?:\\.|(?!\1)[^\\\n])*)\1")
-
-
 def _sed_text(state: ShellState, text: str) -> None:
     """What a text of sed writes and runs by itself."""
-    for match in _SED_WRITES.finditer(text):
+    for match in pattern("sed_writes").finditer(text):
         state.writes(match[1] or match[2])
     for match in pattern("sed_runs").finditer(text):
         state.note("danger.decoded", "sed e")
@@ -271,7 +263,7 @@ def sed(state: ShellState, call: Call) -> Output:
         _sed_text(state, text[:2000])
     if any(re.match(r"-\w*i|--in-place", arg) for arg in args):
         in_place(state, files)
-        for match in _SED_PUTS.finditer("\n".join(texts)[:20_000]):
+        for match in pattern("sed_puts").finditer("\n".join(texts)[:20_000]):
             for path in files:
                 state.holds(path, match[2])
         return NOTHING
@@ -280,21 +272,15 @@ def sed(state: ShellState, call: Call) -> Output:
     return reads(state, call._replace(args=files))
 
 
-_AWK_RUNS = re.compile(
-    r"""system\s*\(\s*"([^"]*)"|\|\s*"([^"]*)"|"([^"]*)"\s*\|\s*getline"""
-)
-_AWK_WRITES = re.compile(r"""(?:print|printf)[^;}]{0,300}>\s*"([^"]+)\"""")
-
-
 def awk(state: ShellState, call: Call) -> Output:
     rest = call.operands
     if call.args.value_of("-i", "--include") == "inplace":
         in_place(state, rest[2:])
         rest = rest[1:]
     for text in rest[:1]:
-        for match in _AWK_RUNS.finditer(text[:20_000]):
+        for match in pattern("awk_runs").finditer(text[:20_000]):
             state.run(Arg(match[1] or match[2] or match[3] or ""), given=call.given)
-        for match in _AWK_WRITES.finditer(text[:20_000]):
+        for match in pattern("awk_writes").finditer(text[:20_000]):
             state.writes(match[1])
     given = call.given._replace(text=None)
     return reads(state, call._replace(args=rest[1:], given=given))
@@ -302,24 +288,20 @@ def awk(state: ShellState, call: Call) -> Output:
 
 # Who may do what with a file.
 
-_SET_ID = re.compile(r"(?:[^,]*,)*[ugoa]*[+=]\w*s\w*(?:,.*)?|0?[2467]\d{3}")
-_LESS = re.compile(r"[ugoa]*-[rwxst]+")
-_FOR_ALL = re.compile(r"0?777|a?[+=]\w*w\w*|[ug]*o[ug]*[+=]\w*w\w*")
-_PRIVATE = re.compile(r"0?[4-7]00")
-
 
 def opens(state: ShellState, call: Call) -> None:
     """chmod, chown, chgrp: others may do with a file what they could not."""
-    less = [arg for arg in call.args if _LESS.fullmatch(arg)]  # `-w` is no option
+    less = list(filter(pattern("takes_rights").fullmatch, call.args))  # `-w`: no option
     rest = [*less[:1], *call.operands]
     mode = "".join(rest[:1]) if call.name == "chmod" else ""
     recursive = call.args.has("R", "--recursive")
-    if _SET_ID.fullmatch(mode) or (recursive and _FOR_ALL.fullmatch(mode)):
+    for_all = recursive and pattern("rights_for_all").fullmatch(mode)
+    if for_all or pattern("set_id").fullmatch(mode):
         state.note("danger.permissions", call.shown)
     for path in rest[1:]:
         place = state.place(path)
         told = shown(call.name, [mode, state.show(place)])
-        if place.protected and not _PRIVATE.fullmatch(mode):
+        if place.protected and not pattern("rights_of_one").fullmatch(mode):
             state.note(place.protected, told)
         elif place.kind == OUTSIDE or (recursive and place.kind == UNSURE):
             state.note("danger.permissions", told)

@@ -76,13 +76,6 @@ _VARIABLES = {
     "TMPDIR": "/tmp/x", "IFS": " ", "?": "0", "#": "0", "!": "9999", "$": "9999",
     "RANDOM": "1", "USER": "user",
 }  # fmt: skip
-_BOMB = re.compile(r"([^\s(){}|&;]{1,20})\(\)\s*\{\s*\1\s*\|\s*\1\s*&")
-_SOCKET = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/.*")
-_SHEBANG = re.compile(
-    r"#!\s*\S*?/?(?:env\s+(?:-S\s+)?)?([a-z]+)[\d.]*\s*$", re.MULTILINE
-)
-# A relative path may lead there too; any other is a program of the project's own.
-_SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/|.*/feishuperm\.pyz\Z")
 _FORCED = re.compile(r"-\w*[rR]\w*f\w*|-\w*f\w*[rR]\w*")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _GLOB = re.compile(r"[*?\[]")
@@ -338,7 +331,7 @@ class ShellState:
         """Follow a text as a shell would that is `given` something to read."""
         text = text if isinstance(text, Arg) else Arg(text)
         self.suspicious(text)
-        if _BOMB.search(text[:1000]):
+        if pattern("bomb").search(text[:1000]):
             self.note("danger.machine", text[:40])
         if not _SAYS.search(text):
             if UNKNOWN in text and not text.origin:
@@ -440,7 +433,7 @@ class ShellState:
             for path in self.expand(target):
                 if operator == ">&" and re.fullmatch(r"[0-9]+-?|-", path):
                     continue
-                socket = _SOCKET.fullmatch(path)
+                socket = pattern("socket").fullmatch(path)
                 if socket:  # a shell on it does what the host says
                     host = socket[1]
                     self.note("fact.host", host)
@@ -516,7 +509,8 @@ class ShellState:
     def _leads(self, path: str) -> bool:
         """Whether a folder that anybody may write to comes before the system's."""
         folders = path.split(":")
-        system = (f for f in folders if f == UNKNOWN or _SYSTEM.match(f + "/"))
+        is_system = pattern("system_program").match
+        system = (f for f in folders if f == UNKNOWN or is_system(f + "/"))
         first = folders[: folders.index(next(system, folders[-1]))]
         return any(
             folder in ("", ".", "..") or self.place(folder).kind == TEMPORARY
@@ -586,8 +580,9 @@ class ShellState:
 
     def _is_projects(self, word: Arg) -> bool:
         """Whether a program only has the name of one that is known."""
-        relative = word.startswith(("./", "../"))
-        return relative and not _SYSTEM.match(self.rules.full(word, self.cwd))
+        full = self.rules.full(word, self.cwd)
+        is_systems = pattern("system_program").match(full) is not None
+        return word.startswith(("./", "../")) and not is_systems
 
     def brings(self, folder: str, where: str) -> None:
         """A folder is filled from elsewhere."""
@@ -608,7 +603,7 @@ class ShellState:
         if content is None or text in self.ran:  # what runs itself is read once
             return
         self.ran.add(text)
-        shebang = _SHEBANG.match(text[:MAX_SHEBANG])
+        shebang = pattern("shebang").match(text[:MAX_SHEBANG])
         name = language or (shebang[1] if shebang else "")
         if name in self.programs and text:
             self.follow(name, [], content._replace(origin=""))

@@ -29,9 +29,6 @@ from feishuperm.shell.reader import Budget
 
 EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 PATCH = "apply_patch"  # of several files, as Codex writes it
-PATCHED = re.compile(
-    r"^\s*\*\*\* (?:(Delete|Add|Update) File|Move to): *(.*?)\s*$", re.M
-)
 UNBOXED = "dangerouslyDisableSandbox"  # what a Bash call says that leaves it
 MAX_NAMED = 4  # things that are named of one kind
 MAX_VALUES = 50  # of an unknown tool's input
@@ -144,7 +141,7 @@ def _put_diff(state: ShellState, path: str, diff: str) -> None:
 
 def _read_patch(state: ShellState, patch: str) -> None:
     """Every file that a patch changes."""
-    heads = list(PATCHED.finditer(patch))
+    heads = list(pattern("patched").finditer(patch))
     if not heads:
         state.unread(patch)
     for head, after in zip(heads, [*heads[1:], None]):

@@ -34,24 +34,18 @@ from feishuperm.tables import sections
 
 # Another machine.
 
-_SSH_RUNS = re.compile(
-    r"(?:-o)?(?:proxy|local|knownhosts)command[= ]\s*(.+)", re.IGNORECASE | re.DOTALL
-)
-
-_SSH_OPENS = re.compile(r"(?:-o)?remoteforward[= ]", re.IGNORECASE)
-
 
 def ssh(state: ShellState, call: Call) -> Output:
     args, given = call.args, call.given
     rest = _host_and_command(args, call.valued)
     for option in args:
-        match = _SSH_RUNS.match(option)
+        match = pattern("ssh_runs").match(option)
         if match:
             state.run(Arg(match[1], *option.trace))
     if not rest:
         return UNSEEN
     own = Args(arg for arg in args if not any(arg is word for word in rest))
-    if own.value_of("-R") or any(_SSH_OPENS.match(arg) for arg in own):
+    if own.value_of("-R") or any(pattern("ssh_opens").match(arg) for arg in own):
         state.note("danger.tunnel", call.shown)
     host = rest[0].rpartition("@")[2]
     state.note("fact.host", host)
@@ -72,9 +66,6 @@ def _host_and_command(args: Args, valued: str) -> Args:
     return rest
 
 
-_ANSIBLE_ENDS = re.compile(r"\bstate=(?:absent|stopped|removed)\b")
-
-
 def ansible(state: ShellState, call: Call) -> Output:
     """A module on other machines; some are a shell."""
     state.note("fact.remote", call.shown)
@@ -82,7 +73,7 @@ def ansible(state: ShellState, call: Call) -> Output:
     module = call.args.value_of("-m", "--module-name") or "command"
     if re.search(r"(?:shell|command|raw|script)\Z", module):
         return state.run(text, foreign=True)
-    if _ANSIBLE_ENDS.search(text):
+    if pattern("ansible_ends").search(text):
         state.note("danger.machine", call.shown)
     return UNSEEN
 
@@ -98,13 +89,6 @@ def device(state: ShellState, call: Call) -> Output:
 # Containers.
 
 _ALL = "docker ps"  # what came from a list: all that there are
-_SYSTEM_PART = re.compile(
-    r"/(?:etc|root|home|Users|usr|var|boot|proc|sys|dev)?|.*/docker\.sock"
-)
-_SHARES = re.compile(r"(?:-[a-z]*?v|--volume(?!s)|--mount)=?(.*)", re.DOTALL)
-_POD_RIGHTS = re.compile(
-    r"hostPID|hostPath|hostNetwork|--profile=sysadmin|--privileged|privileged\W+true"
-)
 
 
 def container(state: ShellState, call: Call) -> Output:
@@ -137,7 +121,7 @@ def _contained(state: ShellState, call: Call) -> Output:
     name, args = call.name, call.args
     is_host_right = pattern("host_rights").fullmatch
     for arg, following in zip(args, [*args[1:], Arg("")]):
-        match = _SHARES.fullmatch(arg)
+        match = pattern("shares").fullmatch(arg)
         shared = (match[1] or following) if match else ""
         if shared and _is_host(state, shared):
             state.note("danger.root", shown(name, ["-v", shared]))
@@ -162,13 +146,14 @@ def _is_host(state: ShellState, shared: str) -> bool:
     source = re.search(r"(?:source|src)=([^,]+)", shared)
     path = source[1] if source else shared.partition(":")[0]
     path = path.rstrip("/") or "/"
-    return path in ("~", state.rules.home) or bool(_SYSTEM_PART.fullmatch(path))
+    is_part = pattern("system_part").fullmatch(path) is not None
+    return is_part or path in ("~", state.rules.home)
 
 
 def kubectl(state: ShellState, call: Call) -> Output:
     args, given = call.args, call.given
     state.recognise("kubectl", args)
-    if any(_POD_RIGHTS.search(arg[:2000]) for arg in args):
+    if any(pattern("pod_rights").search(arg[:2000]) for arg in args):
         state.note("danger.root", call.shown)
     file = args.value_of("-f", "--filename")
     if file is not None and (HOST.match(file) or (file == "-" and given.origin)):
@@ -181,13 +166,8 @@ def kubectl(state: ShellState, call: Call) -> Output:
 
 # Fetching and sending.
 
-# Deleting on this machine is what one tries out; here it is all of a database.
-_ALL_OF_IT = re.compile(r":9200/|/_all\b|/_delete_by_query")
-_BARE_HOST = re.compile(r"(localhost|[\w-]+(?:\.[\w-]+)+)(?![\w.-])")
-_FILE = re.compile(r"(?:@|=<)([~/.\w][^;,\s]*)")
 _FILES = ("-T", "--upload-file", "--post-file", "--body-file")
 _NAMED = ("-H", "--header", "-u", "--user", "--oauth2-bearer", "-A", "--auth", "-a")
-_VENDOR = re.compile(r"\$([A-Z0-9]+)_")
 
 
 def download(state: ShellState, call: Call) -> Output:
@@ -209,7 +189,7 @@ def download(state: ShellState, call: Call) -> Output:
 
 
 def _host(text: str) -> str:
-    match = HOST.search(text[:2000]) or _BARE_HOST.match(text[:2000])
+    match = HOST.search(text[:2000]) or pattern("bare_host").match(text[:2000])
     return match[1].replace(UNKNOWN, "…") if match else ""
 
 
@@ -230,7 +210,8 @@ def _asked_there(state: ShellState, args: Args, host: str, texts: list[Arg]) -> 
     """Something is deleted there, or posted to a service that moves money."""
     method = (args.value_of("-X", "--request", "--method") or args[0]).upper()
     if method == "DELETE" and (
-        host not in LOCAL or any(_ALL_OF_IT.search(text[:2000]) for text in texts)
+        host not in LOCAL
+        or any(pattern("all_of_it").search(text[:2000]) for text in texts)
     ):
         state.note("danger.data", shown("DELETE", texts))
     posts = method in ("POST", "PUT") or args.has("dF", "--json", "--data")
@@ -243,7 +224,8 @@ def _asked_there(state: ShellState, args: Args, host: str, texts: list[Arg]) -> 
 def _sent(state: ShellState, args: Args, given: Output, host: str) -> None:
     """Files among what is sent: keys must not leave silently."""
     state.leaks(given, host)
-    paths = [match[1] for arg in args for match in _FILE.finditer(arg[:4096])]
+    files = pattern("sent_file").finditer
+    paths = [match[1] for arg in args for match in files(arg[:4096])]
     paths += [path for path in map(args.value_of, _FILES) if path]
     for path in paths:
         state.leaks(state.reads(path) or UNSEEN, host)
@@ -256,15 +238,11 @@ def _is_its_own(option: str, arg: Arg, host: str) -> bool:
     """A token in a header is what it is for, and so is one sent to its own vendor."""
     if not arg.what.startswith("$"):
         return False
-    vendor = _VENDOR.match(arg.what)
+    vendor = pattern("vendor_of_key").match(arg.what)
     name = vendor[1] if vendor else "API"
     name = {"GH": "GITHUB", "AWS": "AMAZON"}.get(name, name)
     its_own = name in words("anybodys") or name.lower() in host.lower()
     return its_own or option in _NAMED or option.startswith("--header")
-
-
-_LISTENS = re.compile(r"(?:tcp|udp|openssl|sctp)[46]?-l(?:isten)?:", re.IGNORECASE)
-_LOOPBACK = re.compile(r"bind=(?:127\.|localhost|\[?::1)")
 
 
 def netcat(state: ShellState, call: Call) -> Output:
@@ -274,7 +252,8 @@ def netcat(state: ShellState, call: Call) -> Output:
         state.leaks(call.given, rest[0])
     text = args.value_of("-e", "-c", "--exec", "--sh-exec")
     runs = [arg for arg in args if re.match(r"(?:exec|system|shell):", arg, re.I)]
-    if any(_LISTENS.match(arg) and not _LOOPBACK.search(arg) for arg in args):
+    listening = filter(pattern("listens").match, args)
+    if not all(map(pattern("bound_here").search, listening)):
         state.note("danger.tunnel", call.shown)
     if text is not None or runs or call.given.origin == SHELL:
         state.note("danger.downloaded", call.shown)
@@ -304,12 +283,6 @@ def git(state: ShellState, call: Call) -> Output:
     return Output(state.rules.project) if top else Output(None, *out.trace)
 
 
-# Settings for all projects that are only taste.
-_TASTE = re.compile(
-    r"user\.|init\.defaultBranch|color\.|core\.(?:quotepath|autocrlf)|pull\.|safe\."
-)
-
-
 def _git_setting(state: ShellState, setting: str) -> None:
     name, _, text = setting.partition("=")
     if text and pattern("git_runs").search(name):
@@ -317,21 +290,15 @@ def _git_setting(state: ShellState, setting: str) -> None:
         state.run(Arg(text.lstrip("!")))
 
 
-_DEPLOYS = re.compile(r"heroku|dokku|piku|prod(?:uction)?|live|clever|scalingo|azure")
-_FORCES = re.compile(
-    r"-\w*[fd]\w*|--force(?:-with-lease|-if-includes)?(?:=.*)?|--delete|--mirror|--prune"
-)
-
-
 def _git_push(state: ShellState, call: Call) -> None:
     rest = call.args.operands("-o --push-option --receive-pack --exec --repo")
     told = shown(call.name, [a for a in call.args if not a.startswith("--receive")])
     if "-n" in call.args:
         return
-    if any(map(_DEPLOYS.fullmatch, rest[:1])):
+    if any(map(pattern("deploys").fullmatch, rest[:1])):
         state.note("danger.publish", told)
     refs = any(ref.startswith(("+", ":")) for ref in rest[1:])
-    if refs or any(map(_FORCES.fullmatch, call.args)):
+    if refs or any(map(pattern("forces").fullmatch, call.args)):
         state.note("danger.force", told)
     else:
         state.note("fact.push", " ".join(rest[:2]))
@@ -382,7 +349,7 @@ def _git_config(state: ShellState, call: Call) -> None:
         return
     name = "".join(rest[:1])
     runs = pattern("git_runs").search(name)
-    if everywhere and not _TASTE.match(name):
+    if everywhere and not pattern("taste").match(name):
         state.note("danger.startup", call.shown)
     elif runs or name.lower().endswith("insteadof"):
         state.note("danger.permissions", call.shown)
@@ -412,13 +379,6 @@ def _git_clone(state: ShellState, call: Call) -> None:
             state.note("fact.outside", state.show(target))
 
 
-_RUN_OPTIONS = re.compile(
-    r"--(?:extcmd|upload-pack|receive-pack|exec|exec-path|open-files-in-pager)=(.+)"
-    r"|-O(\w.*)|ext::(.+)",
-    re.DOTALL,
-)
-
-
 @cache
 def _wiping() -> dict[str, str]:
     """Commands of git, and the words with which they wipe something out."""
@@ -433,7 +393,7 @@ def _git_plain(state: ShellState, call: Call) -> None:
     wiping = _wiping().get(call.name)
     if wiping is not None and re.search(wiping, " ".join(call.args)):
         state.note("danger.wipe", call.shown)
-    for match in filter(None, map(_RUN_OPTIONS.fullmatch, call.args)):
+    for match in filter(None, map(pattern("run_options").fullmatch, call.args)):
         state.run(match[1] or match[2] or match[3])
     for option, text in zip(call.args, call.args[1:]):
         if re.fullmatch(r"-x|--extcmd|--upload-pack|--exec|--\w+-filter", option):

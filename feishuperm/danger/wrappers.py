@@ -51,7 +51,6 @@ _VERBS = {
 # Behind a program that is not known: what it may well run.
 RUN_BY_OTHERS = frozenset(["rm", "sudo", "doas", "dd", "shred", *SHELLS])
 _DATABASE = {"dbshell", "dbconsole", "--stdin", "db", "sql", "query"}
-_SOMEBODY = re.compile(r"[\w.-]+:|[\w.+-]+@[\w-]+\.\w")
 
 
 def wrapped(state: ShellState, call: Call) -> Output:
@@ -350,29 +349,22 @@ def terminals(state: ShellState, call: Call) -> Output:
     return UNSEEN
 
 
-_EDITOR_RUNS = re.compile(r"(?:!|\bshell\s|system\()\s*(.+)", re.DOTALL)
 _EDITOR_OPTIONS = ("-c", "-ex", "--eval", "--cmd", "-o")
-_EDITOR_WRITES = re.compile(
-    r"(?:\A|[\n|:,$%+])(?:w|wq|x|xa|wa|wqa|up|update)!?\s*(?:\Z|[\n|])"
-)
 
 
 def editor(state: ShellState, call: Call) -> Output:
     """vim -c, gdb -ex: an option's value may hold `!command`."""
     for option, text in zip([Arg(""), *call.args], call.args):
-        match = _EDITOR_RUNS.search(text)
+        match = pattern("editor_runs").search(text)
         if match and (option in _EDITOR_OPTIONS or text.startswith("+")):
             state.run(Arg(match[1].strip("'\")")))
     texts = [*call.args, call.given.text or ""]
-    writes = any(_EDITOR_WRITES.search(text[:5000]) for text in texts)
+    writes = any(pattern("editor_writes").search(text[:5000]) for text in texts)
     for path in call.operands:
         if writes or state.place(path).protected:
             state.writes(path)
     state.look(call.operands)
     return UNSEEN
-
-
-_RECIPE = re.compile(r"(?:\t|[\w.%-]+\s*:[^;=]*;)\s*[@-]?(.+)")
 
 
 def make(state: ShellState, call: Call) -> Output:
@@ -390,7 +382,7 @@ def make(state: ShellState, call: Call) -> Output:
     state.suspicious(file)
     content = call.given if file == "-" else state.content(file or "Makefile")
     for line in (content.text or "" if content else "").split("\n")[:200]:
-        match = _RECIPE.match(line)
+        match = pattern("recipe").match(line)
         if match:
             state.run(Arg(match[1]))
     state.look(args)
@@ -415,12 +407,7 @@ def at(state: ShellState, call: Call) -> None:
 
 # Packages: what is installed, published, or fetched to be run.
 
-_ADDRESS = re.compile(
-    r"https?:|git[+@:](?!file)|github:|gitlab:|[\w.-]+/[\w.-]+#|\S+ @ \w+"
-)
 _FROM = ("--git", "-r", "--requirement", "-e", "--editable")
-_PLAIN_HTTP = re.compile(r"http://(?!localhost|127\.|\[::1)")
-_ALIASES = re.compile(r"-(?:tools|cli)\Z|\A@[\w.-]+/(?=\w)|/cli\Z")
 
 
 def packages(state: ShellState, call: Call) -> Output:
@@ -452,10 +439,11 @@ def _install(state: ShellState, call: Call, wanted: list[Arg]) -> None:
     sources = [
         *wanted,
         *(args.value_of(*_FROM) or "").split(),
-        "http:" if _PLAIN_HTTP.match(index or "") else "",
+        "http:" if pattern("plain_http").match(index or "") else "",
     ]
     for source in sources:
-        if _ADDRESS.match(source) and name not in ("helm", "brew", "gh"):
+        is_address = pattern("package_address").match(source)
+        if is_address and name not in ("helm", "brew", "gh"):
             state.note("danger.downloaded", source)
         state.suspicious(state.brought(source))
     state.note("fact.installs", " ".join([name, *wanted[:6]]))
@@ -490,9 +478,9 @@ def _run_package(state: ShellState, call: Call, args: Args) -> Output:
     if not rest:
         return UNSEEN
     state.note("fact.package", rest[0])
-    for address in filter(_ADDRESS.match, (rest[0], source or "")):
+    for address in filter(pattern("package_address").match, (rest[0], source or "")):
         state.note("danger.downloaded", address)
-    bare = Arg(_ALIASES.sub("", re.sub(r"(?<=.)@[^/]*\Z", "", rest[0])))
+    bare = Arg(pattern("aliases").sub("", re.sub(r"(?<=.)@[^/]*\Z", "", rest[0])))
     if bare.lower() in state.programs:
         state.call([bare, *rest[1:]], call.given)
     else:
@@ -501,8 +489,6 @@ def _run_package(state: ShellState, call: Call, args: Args) -> Output:
 
 
 # Processes.
-
-_PORT = re.compile(r"(?:.*[:/])(\d+)")
 
 
 def _is_server(text: str) -> bool:
@@ -514,7 +500,8 @@ def _is_server(text: str) -> bool:
 
 def lsof(state: ShellState, call: Call) -> Output:
     """Whose a port is: a number that stands for it."""
-    ports = [match[1] for match in map(_PORT.fullmatch, call.args) if match]
+    matches = map(pattern("port_number").fullmatch, call.args)
+    ports = [match[1] for match in matches if match]
     state.look(call.args)
     return Output(None, "", f"port {ports[0]}" if ports else "")
 
@@ -566,14 +553,12 @@ def printf(state: ShellState, call: Call) -> Output:
     return Output(text, *origin.trace)
 
 
-_FIELD = re.compile(r"%[-+ 0#.\d]*[a-zA-Z]")
-
-
 def _filled(form: str, values: list[Arg]) -> str:
     """A format with its values, over and over as long as there are some."""
     lines: list[str] = []
-    while not lines or (values and len(form) < MAX_FORM and _FIELD.search(form)):
-        lines.append(_FIELD.sub(lambda _: values.pop(0) if values else "", form))
+    field = pattern("format_field")
+    while not lines or (values and len(form) < MAX_FORM and field.search(form)):
+        lines.append(field.sub(lambda _: values.pop(0) if values else "", form))
     return "".join(lines)
 
 
@@ -671,7 +656,7 @@ def unknown(state: ShellState, call: Call) -> Output:
     rest = args.operands()
     for path in rest if name in words("runs its file") else ():
         state.suspicious(state.brought(path))
-    for somebody in filter(_SOMEBODY.match, rest[-1:]):
+    for somebody in filter(pattern("somebody").match, rest[-1:]):
         state.leaks(out if out.origin else call.given, somebody)
     return _printed(name, call.args, out).mixed(call.given)
 
