@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -161,6 +162,7 @@ class Server:
             notices,
             self.sessions,
             {
+                "started": time.time(),
                 "http": self.url,
                 "listens": f"http://{_bracketed(settings.http_host())}:{http.port}",
                 "socket": settings.permission_socket_path,
@@ -172,7 +174,8 @@ class Server:
         )
         self.callback = self._make_callback(settings, tickets, clients, control)
         handler = PermissionHandler(
-            self.approvals, notices, control, clients, self.sessions, self.progress
+            self.approvals,
+            *(notices, control.reply_to, clients, self.sessions, self.progress),
         )
         self.hooks = HookAcceptor(
             self.loop, unix, handler.on_frame, handler.on_close, most_hooks

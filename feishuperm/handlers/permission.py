@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from feishuperm import __version__, wire
 from feishuperm.agents.table import CLAUDE, read_event
@@ -60,24 +59,15 @@ REFUSAL = "refused to {}, a process of a session that asks; run it outside of it
 MAX_PARTS = 20_000  # decoding and showing more would be felt by everybody who waits
 
 
-class PermissionHandler:
+class PermissionHandler(NamedTuple):
     """Answers hook connections."""
 
-    def __init__(
-        self,
-        approvals: Approvals,
-        notices: Notices,
-        control: Callable[[dict[str, Any], int], Reply],
-        clients: SessionProcesses,
-        sessions: Sessions,
-        progress: Progress,
-    ) -> None:
-        self._approvals = approvals
-        self._notices = notices
-        self._sessions = sessions
-        self._progress = progress
-        self._control = control
-        self._clients = clients
+    approvals: Approvals
+    notices: Notices
+    control: Callable[[dict[str, Any], int], Reply]
+    clients: SessionProcesses
+    sessions: Sessions
+    progress: Progress
 
     def on_frame(self, connection: HookConnection, kind: bytes, body: bytes) -> None:
         """One frame; whatever is wrong with it ends in a release."""
@@ -100,48 +90,48 @@ class PermissionHandler:
         except PayloadError:
             is_result = wire.is_spelled(wire.TOOL_RESULT, hook.raw)
             if hook.agent == CLAUDE and not is_result:
-                self._notices.unreadable(hook.project)
+                self.notices.unreadable(hook.project)
             raise
-        session = self._sessions.event(payload, hook.project, hook.agent)
+        session = self.sessions.event(payload, hook.project, hook.agent)
         if payload.hook_event_name() in ("PreToolUse", "PostToolUse"):
             self._answer_call(payload, connection)
             return
         if not isinstance(payload, AskPayload) or not payload.waits():
             connection.send(b"E")
             return
-        self._progress.event(payload)
+        self.progress.event(payload)
         pid, is_known = _pid(connection), hook.agent != CLAUDE
-        client = self._clients.add(pid, payload.session_id(), is_known)
+        client = self.clients.add(pid, payload.session_id(), is_known)
         session.client = client or session.client
-        session.waits_for(self._approvals.register(hook, payload, connection))
+        session.waits_for(self.approvals.register(hook, payload, connection))
 
     def _answer_call(self, payload: HookPayload, connection: HookConnection) -> None:
         """A tool call begins or has ended: stop its turn, or let it through."""
-        said = self._progress.around_call(payload)
+        said = self.progress.around_call(payload)
         if said:
             connection.send(b"D", said)
         elif isinstance(payload, PreToolUsePayload):
-            self._approvals.let_through(payload, connection)
+            self.approvals.let_through(payload, connection)
         else:
             connection.send(b"R")
 
     def _notice(self, connection: HookConnection, body: bytes) -> None:
         project, raw = parse_notice(body)
         payload = parse_payload(raw)
-        self._sessions.event(payload, project)
-        self._progress.event(payload)
+        self.sessions.event(payload, project)
+        self.progress.event(payload)
         if payload.hook_event_name() == "SessionEnd":
-            self._approvals.session_over(payload.session_id())
-        self._notices.event(payload, project)
+            self.approvals.session_over(payload.session_id())
+        self.notices.event(payload, project)
         connection.send(b"R")
 
     def _command(self, connection: HookConnection, body: bytes) -> None:
-        reply = self._control(parse_control(body), _pid(connection))
+        reply = self.control(parse_control(body), _pid(connection))
         connection.send(b"J", json.dumps(pack(reply)).encode())
 
     def on_close(self, connection: HookConnection) -> None:
         """The hook hung up."""
-        self._approvals.hook_gone(connection)
+        self.approvals.hook_gone(connection)
 
 
 def read_request(hook: HookRequest) -> tuple[HookRequest, HookPayload]:
@@ -162,34 +152,20 @@ def _pid(connection: HookConnection) -> int:
 # Commands.
 
 
-class Control:
+class Control(NamedTuple):
     """Answers control commands."""
 
-    def __init__(
-        self,
-        approvals: Approvals,
-        links: Links,
-        tickets: LoginTokens,
-        clients: SessionProcesses,
-        notices: Notices,
-        sessions: Sessions,
-        facts: dict[str, Any],
-        stop: Callable[[], None],
-        hand_over: Callable[[bool], int],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._approvals = approvals
-        self._links = links
-        self._tickets = tickets
-        self._clients = clients
-        self._notices = notices
-        self._sessions = sessions
-        self._facts = facts
-        self._stop = stop
-        self._hand_over = hand_over
-        self._started = clock()
+    approvals: Approvals
+    links: Links
+    tickets: LoginTokens
+    clients: SessionProcesses
+    notices: Notices
+    listed: Sessions
+    facts: dict[str, Any]  # that do not change
+    stops: Callable[[], None]
+    hands_over: Callable[[bool], int]
 
-    def __call__(self, command: dict[str, Any], pid: int) -> Reply:
+    def reply_to(self, command: dict[str, Any], pid: int) -> Reply:
         """The answer to a command that this process sends."""
         name = str(command.get("command"))
         row = COMMANDS.get(name)
@@ -197,31 +173,30 @@ class Control:
             return {"error": msg("unknown control command {!r}", name)}
         # A way into the inbox is good for later, and so is a pass: no session gets
         # one, whether it asks or not.
-        suspect_pid, ever = self._clients.suspect_pid, name in FOR_PERSONS
+        suspect_pid, ever = self.clients.suspect_pid, name in FOR_PERSONS
         if command.get("inbox") is True and suspect_pid(pid, any_session=True):
             command = {**command, "inbox": False}
         suspect = None if name in FOR_SESSIONS else suspect_pid(pid, any_session=ever)
         if suspect is not None:
-            self._approvals.refuse("", name, str(suspect))
+            self.approvals.refuse("", name, str(suspect))
             return {"error": REFUSAL.format(suspect)}
         return row(self, command)
 
     def status(self, command: dict[str, Any]) -> Reply:
         """What `status` shows and `doctor` judges."""
-        waiting = self._approvals.requests.waiting()
-        is_told = self._approvals.has_receipts
+        waiting = self.approvals.requests.waiting()
+        is_told = self.approvals.has_receipts
         # On this machine its user needs no ticket.
-        needs = command.get("inbox") is True and not self._links.stay_here
-        ticket = self._tickets.make() if needs else ""
+        needs = command.get("inbox") is True and not self.links.stay_here
+        ticket = self.tickets.make() if needs else ""
         return {
             "version": __version__,
             "pid": os.getpid(),
-            "started": self._started,
-            **self._facts,
-            "inbox": self._links.inbox_url(ticket),
-            "channels": self._approvals.notifier.states(),
-            "ledger": self._approvals.ledger_state(),
-            "quiet": self._approvals.notifier.quiet.describe(),
+            **self.facts,
+            "inbox": self.links.inbox_url(ticket),
+            "channels": self.approvals.notifier.states(),
+            "ledger": self.approvals.ledger_state(),
+            "quiet": self.approvals.notifier.quiet.describe(),
             "waiting_count": len(waiting),
             "waiting": [
                 {
@@ -233,7 +208,7 @@ class Control:
                     "danger": list(request.danger),
                     "shown": request.shown,
                     **({"seen": request.seen or None} if is_told else {}),
-                    "seconds_left": self._approvals.seconds_left(request.id),
+                    "seconds_left": self.approvals.seconds_left(request.id),
                 }
                 for request in waiting[:SHOWN_WAITING]
             ],
@@ -241,25 +216,25 @@ class Control:
 
     def look(self, command: dict[str, Any]) -> Reply:
         """A person is about to ask for the status: see who else is connected."""
-        return {"busy": self._approvals.notifier.look()}
+        return {"busy": self.approvals.notifier.look()}
 
     def sessions(self, command: dict[str, Any]) -> Reply:
         """The sessions of this machine; `look`: see first which there are."""
         if command.get("look") is True:
-            self._sessions.refresh(lambda: None)
-        if self._sessions.is_looking():
+            self.listed.refresh(lambda: None)
+        if self.listed.is_looking():
             return {"busy": True}
-        problem = self._sessions.problem
-        return {"busy": False, "problem": problem, "sessions": self._sessions.rows()}
+        problem = self.listed.problem
+        return {"busy": False, "problem": problem, "sessions": self.listed.rows()}
 
     def release(self, command: dict[str, Any]) -> Reply:
         """Hand pending requests back to the terminals."""
-        return {"released": self._approvals.release_all("released by the user")}
+        return {"released": self.approvals.release_all("released by the user")}
 
     def stop(self, command: dict[str, Any]) -> Reply:
         """End the server, after this answer is out."""
-        released = self._approvals.close()
-        self._stop()
+        released = self.approvals.close()
+        self.stops()
         return {"released": released}
 
     def handover(self, command: dict[str, Any]) -> Reply:
@@ -267,19 +242,19 @@ class Control:
 
         `again`: the same process becomes that one, in its terminal.
         """
-        return {"waiting": self._hand_over(command.get("again") is True)}
+        return {"waiting": self.hands_over(command.get("again") is True)}
 
     def notice(self, command: dict[str, Any]) -> Reply:
         """Send a card that asks nothing."""
-        return {"queued": self._notices.command(command)}
+        return {"queued": self.notices.command(command)}
 
     def undone(self, command: dict[str, Any]) -> Reply:
         """`log undo` took rules back: look at the ledger, and show it."""
-        return {"undone": self._approvals.learn_undo(str(command.get("id")))}
+        return {"undone": self.approvals.learn_undo(str(command.get("id")))}
 
     def passes(self, command: dict[str, Any]) -> Reply:
         """Every pass that is good now."""
-        passes = self._approvals.passes
+        passes = self.approvals.passes
         return {"passes": [passes.describe(row) for row in passes.all()]}
 
     def pass_add(self, command: dict[str, Any]) -> Reply:
@@ -291,7 +266,7 @@ class Control:
             return {"error": "minutes and calls are whole numbers"}
         if not (session or project):
             return {"error": "a pass is bound to a project or a session"}
-        passes = self._approvals.passes
+        passes = self.approvals.passes
         try:
             check_rule(rule)
             folder = os.path.realpath(project) if project else ""
@@ -308,12 +283,12 @@ class Control:
             row = passes.make(scope, minutes * 60, "command")
         except FeishupermError as error:
             return {"error": message_of(error)}
-        self._approvals.tell_pass(row)
+        self.approvals.tell_pass(row)
         return {"pass": passes.describe(row)}
 
     def pass_revoke(self, command: dict[str, Any]) -> Reply:
         """End one pass, or all."""
-        ended = self._approvals.revoke_passes(str(command.get("id")), "command")
+        ended = self.approvals.revoke_passes(str(command.get("id")), "command")
         return {"revoked": [row.id for row in ended]}
 
 

@@ -79,7 +79,7 @@ class Socket:
         )
 
     def send(self, name: str, pid: int = 7, **more: object) -> dict[str, Any]:
-        return self.control({"command": name, **more}, pid)
+        return self.control.reply_to({"command": name, **more}, pid)
 
 
 def test_control_socket_decides_nothing() -> None:
