@@ -288,8 +288,9 @@ class GatewayChannel(Channel):
         kind = KINDS.get(ask.kind)
         if self._grants or kind is None:
             return ask
-        lasting = frozenset(row.name for row in kind.actions if row.lasts)
-        return ask.without(lasting)._replace(rules=(), rule_note="")
+        lasting = {row.name for row in kind.actions if row.lasts}
+        ask = ask.keeping(lambda offer: offer.name not in lasting)
+        return ask._replace(rules=(), rule_note="")
 
     def renew(self) -> None:
         """A request has more time than its card says."""

@@ -167,15 +167,13 @@ class Ask(NamedTuple):
 
     def without_edit(self) -> Ask:
         """The ask where no text of the call can be changed: not all of it is seen."""
-        return self._replace(
-            actions=tuple(offer for offer in self.actions if not self.edits(offer)),
-            fields=tuple(field for field in self.fields if not field.edits),
-        )
+        fields = tuple(field for field in self.fields if not field.edits)
+        kept = self.keeping(lambda offer: not self.edits(offer))
+        return kept._replace(fields=fields)
 
-    def without(self, names: frozenset[str]) -> Ask:
-        """The ask without some of its buttons."""
-        kept = tuple(offer for offer in self.actions if offer.name not in names)
-        return self._replace(actions=kept)
+    def keeping(self, is_kept: Callable[[Offer], object]) -> Ask:
+        """The ask with some of its buttons only."""
+        return self._replace(actions=tuple(filter(is_kept, self.actions)))
 
     def bare(self, sentence: str = "") -> Ask:
         """What kind of request it is and nothing of it: nobody approves that."""

@@ -183,10 +183,6 @@ def _reason(
     return (Field(REASON, label=say(label), hint=say(hint)),)
 
 
-def _plan_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    return _reason(say, msg("What should change?"), msg("Sent to Claude with the plan"))
-
-
 def _permission(
     action: Action, tool_input: ToolInput, answer: Answer, say: Say
 ) -> Decision | str:
@@ -239,11 +235,6 @@ def _next(
     typed = answer.value(TEXT).replace("\r\n", "\n")
     nothing = msg("It is empty; nothing was sent.")
     return Decision.other({"next": typed}) if typed else nothing
-
-
-def _next_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    hint = say("For example: go on, run the tests")
-    return (Field(TEXT, "lines", say("What to do next"), hint),)
 
 
 def _form(
@@ -318,7 +309,10 @@ KINDS = {row.name: row for row in (
             INTERRUPT,
         ),
         # An empty updatedInput is what makes the client leave plan mode.
-        _plan_fields, lambda *_: Decision.allow(updated_input={}),
+        lambda _, say: _reason(
+            say, msg("What should change?"), msg("Sent to Claude with the plan")
+        ),
+        lambda *_: Decision.allow(updated_input={}),
         noun=msg("Plan"), content="plan",
     ),
     Kind(
@@ -330,7 +324,9 @@ KINDS = {row.name: row for row in (
             DENY._replace(label=msg("End here"), done=msg("Ended here"),
                           message=msg("Ended here"), message_reason="", reads=()),
         ),
-        _next_fields, _next, SILENT_DENIAL, expired="", event="Notification",
+        lambda _, say: (Field(TEXT, "lines", say("What to do next"),
+                              say("For example: go on, run the tests")),),
+        _next, SILENT_DENIAL, expired="", event="Notification",
         noun=msg("Done"), seconds=NEXT_SECONDS, note=NEXT_NOTE, alone=True,
     ),
     Kind(

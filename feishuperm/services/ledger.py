@@ -474,17 +474,21 @@ def write_spool(path: str, lines: Iterable[bytes]) -> None:
         if len(kept) + len(line) + 1 >= SPOOL_BYTES:
             break
         kept += line + b"\n"
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     with suppress(OSError):
-        private_dir(os.path.dirname(path))
-        fd = os.open(path, flags, 0o600)
-        try:
-            size = max(os.fstat(fd).st_size, len(kept) + 1)
-            os.pwrite(fd, kept + SPOOL_END, 0)
-            os.pwrite(fd, SPOOL_END * (SPOOL_BYTES - size), size)
+        _overwrite(path, kept.ljust(SPOOL_BYTES, SPOOL_END), sync=True)
+
+
+def _overwrite(path: str, data: bytes, sync: bool) -> None:
+    """Write a private file in place, which is always of this length. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    private_dir(os.path.dirname(path))
+    fd = os.open(path, flags, 0o600)
+    try:
+        os.ftruncate(fd, os.pwrite(fd, data, 0))
+        if sync:
             os.fsync(fd)
-        finally:
-            os.close(fd)
+    finally:
+        os.close(fd)
 
 
 # What an entry holds.
@@ -684,17 +688,8 @@ def write_head(path: str, key: bytes, head: Place) -> str:
 
     It is synced if its `base`, the last head that is, is to be itself.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        private_dir(os.path.dirname(path))
-        fd = os.open(path, flags, 0o600)
-        try:
-            # It is always of the same length, if nobody meddled.
-            os.ftruncate(fd, os.pwrite(fd, _packed_head(key, head), 0))
-            if head.base == head.seq:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
+        _overwrite(path, _packed_head(key, head), sync=head.base == head.seq)
     except OSError as error:
         return f"{path}: {message_of(error)}"
     return ""

@@ -286,7 +286,7 @@ class Presenter:
         ask = ask._replace(rules=plan.rules, rule_note=self.say(note) if note else "")
         writing = {row.name for row in kind.actions if row.writes_rule}
         if not plan.rules:  # it would promise what no rule can keep
-            return ask.without(frozenset(writing))
+            return ask.keeping(lambda offer: offer.name not in writing)
         words = dict.fromkeys(writing, self.say(BROAD))
         return _with_words(ask, words) if plan.broad else ask
 
@@ -433,15 +433,12 @@ def _obeyed(ask: Ask, agent: str) -> Ask:
     """The ask without the buttons that an agent cannot obey."""
     if not AGENTS[agent].actions:
         return ask
-    unknown = {o.name for o in ask.actions if not can_obey(agent, o.name)}
-    ask = ask.without(frozenset(unknown))
+    ask = ask.keeping(lambda offer: can_obey(agent, offer.name))
     return ask if can_obey(agent, "edit") else ask.without_edit()
 
 
 def _without_passes(ask: Ask) -> Ask:
-    return ask._replace(
-        actions=tuple(offer for offer in ask.actions if offer.look != WHILE)
-    )
+    return ask.keeping(lambda offer: offer.look != WHILE)
 
 
 def plain_ask(
