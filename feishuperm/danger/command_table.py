@@ -44,12 +44,6 @@ class Row(NamedTuple):
     valued: str = ""  # options that take a word; of `prints`, what is printed
 
 
-def sentences_of_findings() -> dict[str, str]:
-    """What each finding of `danger.reader` is called, in English."""
-    lines = sections("danger/sentences.txt")["sentences"]
-    return dict(line.split(" = ", 1) for line in lines)
-
-
 @cache
 def words(section: str) -> dict[str, None]:
     """All words of a section of `commands.txt`, in their order."""

@@ -16,7 +16,6 @@ from typing import Any
 
 from feishuperm.agents.table import AGENTS, CLAUDE, can_obey
 from feishuperm.agents.table import names as agent_names
-from feishuperm.danger.command_table import sentences_of_findings
 from feishuperm.danger.paths import UNKNOWN as HOLE
 from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line, visible
@@ -58,6 +57,7 @@ from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.rule_writer import RulePlan, RuleWriter
 from feishuperm.services.session_reader import figures, spent_by
 from feishuperm.services.transcript import RAN, REFUSED
+from feishuperm.tables import sections
 
 LISTED = 10  # requests of a list in the chat
 LINE = 100  # characters of what each is about
@@ -142,7 +142,8 @@ ENDS = {
     ),
 }
 
-SENTENCES = sentences_of_findings()
+_ROWS = sections("danger/sentences.txt")["sentences"]
+SENTENCES = {key: said for key, _, said in (row.partition(" = ") for row in _ROWS)}
 UNREAD = ("fact.unread", "fact.opaque")
 
 
