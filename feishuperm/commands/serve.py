@@ -60,6 +60,7 @@ from feishuperm.models.settings import (
     Settings,
     host_is_local,
     url_host,
+    url_of,
 )
 from feishuperm.server.listen import (
     HookAcceptor,
@@ -164,7 +165,7 @@ class Server:
             {
                 "started": time.time(),
                 "http": self.url,
-                "listens": f"http://{_bracketed(settings.http_host())}:{http.port}",
+                "listens": url_of(settings.http_host() or "127.0.0.1", http.port),
                 "socket": settings.permission_socket_path,
                 "remote": self._starts.facts(),
                 "policy": policy_in_force(),
@@ -441,13 +442,6 @@ def public_url(settings: Settings, port: int) -> str:
     if default or (settings.callback_server_port == 0 and settings.url_is_local()):
         return f"http://localhost:{port}"
     return settings.callback_server_url
-
-
-def _bracketed(host: str) -> str:
-    """A host as a URL wants it; a server on every address is here too."""
-    if not host:
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
 
 
 def _report(error: Exception) -> None:

@@ -426,12 +426,13 @@ def is_here(address: str) -> bool:
     Where a machine may bind what it does not have (`ip_nonlocal_bind`), only loopback
     can be told apart.
     """
-    if ":" in address:
-        return address == "::1" or (_binds(address) and not _binds("2001:db8::1"))
-    return address.startswith("127.") or (_binds(address) and not _binds("192.0.2.1"))
+    nobody = "2001:db8::1" if ":" in address else "192.0.2.1"
+    is_loopback = address == "::1" or address.startswith("127.")
+    return is_loopback or (has_address(address) and not has_address(nobody))
 
 
-def _binds(address: str) -> bool:
+def has_address(address: str) -> bool:
+    """Whether something can be bound to it here; a machine may do without IPv6."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:

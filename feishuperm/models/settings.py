@@ -391,6 +391,10 @@ def url_host(url: str) -> str:
     return authority.partition(":")[0].lower()
 
 
+def url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def host_is_local(host: str) -> bool:
     """Whether a host name means this machine."""
     if host in ("localhost", "::1"):

@@ -29,10 +29,11 @@ from feishuperm.lib.display import one_line, pad
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.language import translate
 from feishuperm.lib.post import Reply, post_json
+from feishuperm.lib.process_tree import has_address
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.fields import decoded, part_at
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
-from feishuperm.models.settings import BY_KEY, LOOPBACK, Settings, parse_setting
+from feishuperm.models.settings import BY_KEY, LOOPBACK, Settings, parse_setting, url_of
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import READ, check
 from feishuperm.services.quiet import quiet_hours
@@ -475,8 +476,8 @@ def check_http(here: DoctorContext) -> Iterator[Finding]:
     yield check_place(url, fix, fix)
     port = server.port_of(here.status)
     for host in here.settings.http_hosts() if port else ():
-        if host in LOOPBACK and server.has_address(host):  # a machine may lack a family
-            place = server.url_of(host, port)
+        if host in LOOPBACK and has_address(host):  # a machine may lack a family
+            place = url_of(host, port)
             if place != url:
                 yield check_place(place, f"{INSTALL} --port N", RESTART)
     if here.settings.feishu_webhook_url and here.settings.url_is_local():

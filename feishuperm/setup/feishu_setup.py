@@ -28,7 +28,7 @@ from feishuperm.lib.post import call
 from feishuperm.lib.process_tree import require_person
 from feishuperm.lib.terminal import ask, complain, say, show
 from feishuperm.messages import message_of, msg, word
-from feishuperm.models.settings import BY_KEY, Settings, parse_setting
+from feishuperm.models.settings import BY_KEY, Settings, parse_setting, url_of
 from feishuperm.setup import checks
 from feishuperm.setup import service as server
 from feishuperm.setup.checks import edit
@@ -252,7 +252,7 @@ def advise(settings: Settings, rows: list[Address]) -> None:
     url, port = settings.callback_server_url, settings.callback_server_port
     say("The buttons lead to {}, which a phone cannot open. It could open:", url)
     for number, row in enumerate(rows, 1):
-        show(f"  {number}  {server.url_of(row.host, port)}  {translate(row.exposes)}")
+        show(f"  {number}  {url_of(row.host, port)}  {translate(row.exposes)}")
 
 
 # The group bot: its address, its secret, and how a phone gets here.
@@ -321,7 +321,7 @@ class BotQuestions:
                 port, hosts = settings.callback_server_port, ("0.0.0.0", "::")
                 if port != self.own_port() and not server.can_listen(hosts, port):
                     port = server.free_port(hosts)
-                url = server.url_of(rows[int(chosen) - 1].host, port)
+                url = url_of(rows[int(chosen) - 1].host, port)
                 self.config.new.update({PORT: str(port), URL: url})
                 return
 
@@ -356,7 +356,7 @@ def tell_out_of_reach(config: WantedConfig) -> None:
     rows = addresses()
     advise(settings, rows)
     port = settings.callback_server_port
-    example = server.url_of(rows[0].host, port) if rows else "URL"
+    example = url_of(rows[0].host, port) if rows else "URL"
     say("to set one: feishuperm install --callback-url {}", example)
 
 

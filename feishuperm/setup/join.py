@@ -197,6 +197,9 @@ class GatewayService(server.SystemdService):
     """The unit of a gateway."""
 
     unit, role = "feishuperm-gateway.service", "gateway"
+    instead = msg(
+        "let launchd, a container or another supervisor run feishuperm gateway"
+    )
 
 
 class GatewayStep(server.ServiceStep):
@@ -246,17 +249,7 @@ class GatewayInstall:
         raise FeishupermError(problem, self._service.hint)
 
     def _steps(self) -> list[steps.Step]:
-        if not self._service.works():
-            raise FeishupermError(
-                msg(
-                    "install --gateway needs systemd, and `systemctl --user` does not "
-                    "answer here; nothing was changed"
-                ),
-                msg(
-                    "let launchd, a container or another supervisor run feishuperm "
-                    "gateway"
-                ),
-            )
+        self._service.must_work()
         settings = self._config.settings()
         if not settings.feishu_app_id or not settings.feishu_app_secret:
             raise FeishupermError(

@@ -120,18 +120,6 @@ def _bind(host: str, port: int) -> None:
         probe.bind((host, port))
 
 
-def has_address(host: str) -> bool:
-    """Whether this machine has an address; it may do without IPv6."""
-    with suppress(OSError):
-        _bind(host, 0)
-        return True
-    return False
-
-
-def url_of(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 def free_port(hosts: Sequence[str]) -> int:
     """A free port near the usual one. Raises FeishupermError."""
     for port in NEAR_PORTS:
@@ -313,6 +301,7 @@ class Service:
     keeps = ""  # what a person should know about it
     asks = ""  # what has to answer for it to work
     hint = ""  # the command that shows what it said last
+    instead = "feishuperm install --service background"  # where it does not work
     path = ""  # of the unit file, if any
     content = b""  # what that should hold
 
@@ -353,7 +342,7 @@ class Service:
                 self.kind,
                 self.asks,
             )
-            raise FeishupermError(problem, "feishuperm install --service background")
+            raise FeishupermError(problem, self.instead)
 
 
 CTL = ("systemctl", "--user")

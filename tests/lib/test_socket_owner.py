@@ -322,7 +322,7 @@ def test_addresses_of_this_machine_are_here() -> None:
 def test_machine_that_binds_anything_knows_only_loopback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process_tree, "_binds", lambda address: True)
+    monkeypatch.setattr(process_tree, "has_address", lambda address: True)
     assert is_here("127.0.0.2") and is_here("::1")
     assert not is_here("198.51.100.7") and not is_here("2001:db8::7")
 

@@ -138,9 +138,7 @@ def test_both_loopback_families_have_to_be_ours(
             raise six
         return six
 
-    monkeypatch.setattr(
-        doctor.server, "has_address", lambda host: six or ":" not in host
-    )
+    monkeypatch.setattr(doctor, "has_address", lambda host: six or ":" not in host)
     monkeypatch.setattr(doctor.server, "fetch", fetch)
     assert states(patient, "http") == state
 

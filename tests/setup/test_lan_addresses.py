@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from feishuperm.models.settings import Settings
+from feishuperm.models.settings import Settings, url_of
 from feishuperm.setup import feishu_setup
 from feishuperm.setup.feishu_setup import (
     IN_NETWORK,
@@ -17,7 +17,6 @@ from feishuperm.setup.feishu_setup import (
     exposed_to,
     is_out_of_reach,
 )
-from feishuperm.setup.service import url_of
 from tests.tables import every_row
 
 
