@@ -33,7 +33,7 @@ from feishuperm.app.taps import is_nonce, toast
 from feishuperm.lib import feishu
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.feishu import Card, Element
-from feishuperm.lib.log import log
+from feishuperm.lib.log import log, report
 from feishuperm.lib.task import Promise, run
 from feishuperm.messages import msg, text
 from feishuperm.models import panel as looks
@@ -494,7 +494,7 @@ class PanelCards:
         self._schedule(place, row, look)
 
     def go(self, steps: Coroutine[Any, None, object]) -> None:
-        run(steps, _report)
+        run(steps, report)
 
 
 def _is_on(row: Shown, press: Press) -> bool:
@@ -511,7 +511,3 @@ def _is_about(row: Shown, press: Press) -> bool:
 def inert(said: str) -> str:
     """Words as a text message shows them: no mention in it, nothing unseen."""
     return visible(said)[:MOST_SAID].replace("<", "＜")
-
-
-def _report(error: Exception) -> None:
-    log(f"panels: {type(error).__name__}: {error}", "error")

@@ -29,7 +29,7 @@ from feishuperm.lib import log as logging
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import gateway_socket, load_settings, state_dir
 from feishuperm.lib.files import guard_dir, private_dir
-from feishuperm.lib.log import log
+from feishuperm.lib.log import log, report
 from feishuperm.lib.post import dial
 from feishuperm.messages import msg
 from feishuperm.models.settings import Settings
@@ -77,7 +77,7 @@ class Gateway:
         if settings.gateway_cert:
             secure = server_side(settings.gateway_cert, settings.gateway_key)
         self.refusal: FeishupermError | None = None
-        self.loop = Loop(on_error=_report)
+        self.loop = Loop(on_error=report)
         api = app_of(settings)
         self.store = self._make_store(settings)
         if isinstance(self.store, FileStore):
@@ -208,7 +208,3 @@ def _tell_port(is_secure: bool, port: int) -> None:
     log(f"feishuperm {__version__} gateway listens on {scheme} port {port}")
     if not is_secure:
         log("plain HTTP: put a proxy with TLS in front of it", "warning")
-
-
-def _report(error: Exception) -> None:
-    log(f"{type(error).__name__}: {error}", "error")

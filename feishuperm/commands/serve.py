@@ -10,7 +10,6 @@ import os
 import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -49,7 +48,7 @@ from feishuperm.lib.config import (
     state_dir,
 )
 from feishuperm.lib.files import guard_dir
-from feishuperm.lib.log import log
+from feishuperm.lib.log import log, report
 from feishuperm.lib.post import dial, post_json
 from feishuperm.lib.process_tree import SessionProcesses
 from feishuperm.lib.program import self_command
@@ -120,7 +119,7 @@ class Server:
         except Exception:
             unix.close()
             raise
-        self.loop = Loop(on_error=_report)
+        self.loop = Loop(on_error=report)
         self.starts_again = False  # in this very process and terminal
         self.app_lock: object = None  # kept for as long as this server lives
         self.url = public_url(settings, http.port)
@@ -442,11 +441,3 @@ def public_url(settings: Settings, port: int) -> str:
     if default or (settings.callback_server_port == 0 and settings.url_is_local()):
         return f"http://localhost:{port}"
     return settings.callback_server_url
-
-
-def _report(error: Exception) -> None:
-    """An exception nobody expected: where it came from, not what it carried."""
-    place = ""
-    for frame, line in traceback.walk_tb(error.__traceback__):  # the last one stays
-        place = f" at {os.path.basename(frame.f_code.co_filename)}:{line}"
-    log(f"{type(error).__name__}: {error}{place}", "error")

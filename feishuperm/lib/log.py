@@ -35,6 +35,8 @@ from feishuperm.models.settings import LOG_LEVELS, SETTINGS, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
+
     from feishuperm.lib.secret_finders import Span
 
 MAX_FILE = 1 << 20  # weeks of decisions; three of them are kept
@@ -232,6 +234,14 @@ def log(message: str, level: str = "info") -> None:
     _LOG.write(message, level, call_site(2))
 
 
+def report(error: Exception) -> None:
+    """An exception nobody expected, with the place that it came from."""
+    trace, site = error.__traceback__, ""
+    while trace is not None:  # the last one stays
+        site, trace = place_of(trace.tb_frame, trace.tb_lineno), trace.tb_next
+    _LOG.write(f"{type(error).__name__}: {error}", "error", site or call_site(2))
+
+
 def obey(settings: Settings, stderr: bool = False) -> None:
     """Log as these settings say, and none of their secrets; a server on stderr too."""
     _LOG.level = LOG_LEVELS.index(settings.feishuperm_log_level)
@@ -247,11 +257,16 @@ redacting = _LOG.redacting
 
 
 def call_site(depth: int) -> str:
-    """`services/ledger.py:41`, also for code that was loaded from the archive."""
+    """Where the code stands that called."""
     frame = sys._getframe(depth)
+    return place_of(frame, frame.f_lineno)
+
+
+def place_of(frame: FrameType, line: int) -> str:
+    """`services/ledger.py:41`, also for code that was loaded from the archive."""
     name = frame.f_code.co_filename
     package, _, inside = name.rpartition("/feishuperm/")
-    return f"{inside if package else os.path.basename(name)}:{frame.f_lineno}"
+    return f"{inside if package else os.path.basename(name)}:{line}"
 
 
 def timestamp(now: float) -> str:

@@ -29,7 +29,7 @@ from feishuperm.channels.base import keep_last
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import claude_client as client
 from feishuperm.lib.display import first_seen
-from feishuperm.lib.log import log
+from feishuperm.lib.log import log, report
 from feishuperm.lib.task import Promise, run
 from feishuperm.messages import message_of, msg, text
 from feishuperm.models import panel as looks
@@ -145,7 +145,7 @@ class Starts:
                 told = self._refused(message_of(error))
             then(told)
 
-        run(tell(), _report)
+        run(tell(), report)
 
     def check(self, asker: Asker) -> None:
         """Whether this person may start, from there. Raises FeishupermError."""
@@ -214,7 +214,7 @@ class Starts:
             return told._replace(status=looks.WARNING) if is_late else told
         end = self._intend(plan)
         del self._plans[panel]  # whatever comes now: once
-        run(self._follow(plan, end), _report)
+        run(self._follow(plan, end), report)
         said = self.say("Starting; this card will say how it went")
         # It looks open, so that its channel goes on to change it.
         return Told(said, looks.INFO, self._panel(plan)._replace(buttons=(), note=said))
@@ -431,7 +431,3 @@ def real_folder(folder: str, projects: tuple[str, ...]) -> str:
     if problem:
         raise FeishupermError(problem)
     return real
-
-
-def _report(error: Exception) -> None:
-    log(f"starts: {type(error).__name__}: {error}", "error")

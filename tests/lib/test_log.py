@@ -15,6 +15,7 @@ from feishuperm.lib.log import (
     obey,
     one_line,
     redact,
+    report,
     rotate,
     timestamp,
 )
@@ -46,6 +47,20 @@ def test_call_site_inside_the_archive_is_the_path_in_the_package(file: Path) -> 
     code = compile("\n\nlog('here')\n", name, "exec")
     exec(code, {"log": log})
     assert " services/ledger.py:3 here\n" in file.read_text()
+
+
+def test_error_is_told_with_the_place_that_it_came_from(file: Path) -> None:
+    name = "/opt/feishuperm/feishuperm.pyz/site-packages/feishuperm/services/ledger.py"
+    try:
+        exec(compile("\n\n1 / 0\n", name, "exec"))
+    except ZeroDivisionError as error:
+        report(error)
+    report(ValueError("odd"))
+    first, second = file.read_text().splitlines()
+    assert first.endswith(
+        " ERROR services/ledger.py:3 ZeroDivisionError: division by zero"
+    )
+    assert re.search(r" ERROR (tests/lib/)?test_log\.py:\d+ ValueError: odd$", second)
 
 
 @pytest.mark.parametrize(
