@@ -38,12 +38,11 @@ msgstr ""
 "Content-Type: text/plain; charset=utf-8\\n"
 """
 
+# Tables of text that hold sentences.
 TOLD = (
-    "lib/feishu_codes",
-    "lib/tools",
+    *("agents/agents", "danger/sentences", "lib/feishu_codes", "lib/tools"),
     "setup/modes",
-    "danger/sentences",
-)  # tables of text that hold sentences
+)
 METHODS = ("say", "translate")  # of those also by this name
 Key = tuple[str, str]  # context, English
 

@@ -1,10 +1,10 @@
 """The agents whose requests a person can answer: one row of `AGENTS`, one file each.
 
-A row says what tells an agent's events from others', which buttons it can obey, how
-long its hook may wait and where it is registered.  Its file, of the same name as its
-word, says the rest (`Dialect`): how its event becomes Claude Code's, which is what
-everything else here reads, and what its hook prints.  The registered command names the
-agent (`feishuperm-hook codex`).  A new agent is a file, a row and a sample in
+A row, a section of `agents.txt`, says what tells an agent's events from others', which
+buttons it can obey and where it is registered.  Its file, of the same name as its word,
+says the rest (`Dialect`): how its event becomes Claude Code's, which is what everything
+else here reads, and what its hook prints.  The registered command names the agent
+(`feishuperm-hook codex`).  A new agent is a file, a row and a sample in
 `tests/agents/samples/`.
 
 Claude Code's row has no file: its events and answers are what others are mapped to.
@@ -21,6 +21,7 @@ from feishuperm.errors import PayloadError
 from feishuperm.messages import msg
 from feishuperm.models.decision import Decision, as_line
 from feishuperm.models.fields import decoded
+from feishuperm.tables import sections
 from feishuperm.wire import CLAUDE as CLAUDE
 
 ENTRY, OWN_FILE = "entry", "own file"
@@ -74,67 +75,37 @@ class Dialect(Protocol):
         """Who acts in a line of its transcript, and what they say."""
 
 
-PASSES = ("minutes", "session")
-AGENTS = {
-    row.word: row
-    for row in (
-        Agent(CLAUDE, "Claude Code"),
-        Agent(
-            "codex", "Codex", (), ("turn_id", "/.codex/"),
-            frozenset(("allow", "deny", *PASSES)), True, tested="0.169.0",
-            registration=Registration(
-                "codex", "CODEX_HOME", ".codex", "hooks.json", ENTRY,
-                msg("no dialog while a phone is asked, no “always”, no `codex exec`"),
-                reviews=True,
-            ),
-        ),
-        Agent(
-            "qwen", "Qwen Code", (b"QWEN_PROJECT_DIR", b"QWEN_CODE_SESSION_ID"),
-            ("/.qwen/",), frozenset(("allow", "deny", "edit", *PASSES)), True,
-            tested="0.24.4",
-            registration=Registration(
-                "qwen", "QWEN_HOME", ".qwen", "settings.json", ENTRY,
-                msg("no dialog while a phone is asked, no “always”, no questions"),
-                milliseconds_from=1000,
-            ),
-        ),
-        Agent(
-            "copilot", "Copilot CLI", (b"COPILOT_CLI", b"COPILOT_PROJECT_DIR"),
-            ("hookName", "/.copilot/"),
-            frozenset(("allow", "deny", "interrupt", *PASSES)), True, tested="1.0.102",
-            registration=Registration(
-                "copilot", "COPILOT_HOME", ".copilot", "hooks/feishuperm.json",
-                OWN_FILE,
-                msg("no dialog while a phone is asked, no “always”, no edit"),
-            ),
-        ),
-        Agent(
-            "opencode", "opencode",
-            actions=frozenset(("allow", "always", "deny", *PASSES)), tested="1.18.33",
-            registration=Registration(
-                "opencode", "XDG_CONFIG_HOME/opencode", ".config/opencode",
-                "plugin/feishuperm.js", OWN_FILE,
-                msg("it asks only what `permission` in opencode.json names; no edit"),
-            ),
-        ),
+def _agent(word: str, lines: list[str]) -> Agent:
+    """The row of a section."""
+    parts = (line.replace(" = ", ": ", 1).partition(": ") for line in lines)
+    said = {key: text for key, _, text in parts}
+    variable, folder = said["folder"].split()
+    how = Registration(
+        *(said["program"], variable, folder, said["file"], said["form"]),
+        msg(said["limits"]),
+        int(said.get("milliseconds from", 0)),
+        "reviews" in said,
     )
-}  # fmt: skip
-# Those that run the hooks of Claude Code's settings, and whose own cannot decide.
-PASSED_OVER = (
-    Agent("", "Grok", (b"GROK_HOOK_EVENT", b"GROK_SESSION_ID"),
-          ("hookEventName", "workspaceRoot", "/.grok/")),
-    Agent("", "Gemini CLI", (b"GEMINI_SESSION_ID", b"GEMINI_PROJECT_DIR"),
-          ("/.gemini/",)),
-    Agent("", "droid", (b"FACTORY_PROJECT_DIR", b"DROID_PROJECT_DIR"),
-          ("message_id", "/.factory/")),
-    Agent("", "Kimi Code", (), ("client_type",)),
-    Agent("", "Qoder", (b"QODER_HOOK_SOURCE", b"QODER_HOOK_VERSION"), ("/.qoder/",)),
-    Agent("", "Auggie", (b"AUGMENT_HOOK_EVENT",), ("is_mcp_tool",)),
-    Agent("", "Letta", (), ("event_type", "working_directory")),
-    Agent("", "Cursor", (),
-          ("conversation_id", "generation_id", "workspace_roots")),
-)  # fmt: skip
-UNNAMED = Agent("", "another agent", (), ("timestamp", "sessionId"))
+    actions, known = said["actions"].split(), _marks(said.get("marks", ""))
+    facts = *known, frozenset(actions), "serial" in said, said["tested"], how
+    return Agent(word, said["name"], *facts)
+
+
+def _marks(text: str) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+    variables = tuple(word.encode() for word in text.split() if word.isupper())
+    return variables, tuple(word for word in text.split() if not word.isupper())
+
+
+_TABLE = dict(sections("agents/agents.txt"))
+# By the name of each, as `agents.txt` has them.
+*PASSED_OVER, UNNAMED = (
+    Agent("", name, *_marks(marks))
+    for name, _, marks in (x.partition(": ") for x in _TABLE.pop("passed over"))
+)
+AGENTS = {
+    CLAUDE: Agent(CLAUDE, "Claude Code"),
+    **{word: _agent(word, lines) for word, lines in _TABLE.items()},
+}
 
 
 def dialect(word: str) -> Dialect:
