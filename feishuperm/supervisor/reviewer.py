@@ -83,9 +83,13 @@ def built_in_prompt(language: str) -> str:
     It is the same for every event and never filled in: what is reviewed follows after
     it, as data.
     """
-    folder = os.path.dirname(__file__)
+    return own_text(f"prompt.{language}.md")
+
+
+def own_text(name: str) -> str:
+    """A text that lies beside this file."""
     read = __spec__.loader.get_data  # type: ignore[union-attr]
-    return str(read(f"{folder}/prompt.{language}.md"), "utf-8")
+    return str(read(f"{os.path.dirname(__file__)}/{name}"), "utf-8")
 
 
 def command_line(command: str, session: str) -> list[str]:

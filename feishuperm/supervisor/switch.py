@@ -15,6 +15,7 @@ from feishuperm.lib.display import one_line
 from feishuperm.lib.terminal import say
 from feishuperm.messages import msg, word
 from feishuperm.models.fields import list_at, number_at, part_at
+from feishuperm.supervisor.reviewer import own_text
 from feishuperm.supervisor.supervisor import (
     SupervisorState,
     check_session,
@@ -29,23 +30,14 @@ DEFAULT_CAP = 8
 SHOWN_SESSIONS = 5  # --json has them all
 SHOWN_VERDICTS = 5
 SLASH_COMMANDS = {"supervisor.md": "on", "supervisoroff.md": "off"}
-SLASH_TEXT = """---
-description: Turn feishuperm's supervisor {value} for this session
-allowed-tools: Bash({command})
-disable-model-invocation: true
----
-!`{command}`
-
-The line above is the result. Repeat it to the user and do nothing else.
-"""
 
 
 def slash_commands(program: str) -> dict[str, str]:
     """The files of /supervisor and /supervisoroff; `program` starts feishuperm."""
-    texts = {}
+    texts, text = {}, own_text("slash.md")
     for name, value in SLASH_COMMANDS.items():
         command = f"{program} supervisor {value} --session"
-        texts[name] = SLASH_TEXT.format(value=value, command=command)
+        texts[name] = text.format(value=value, command=command)
     return texts
 
 
