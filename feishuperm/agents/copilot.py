@@ -16,7 +16,6 @@ from feishuperm.models.decision import Decision
 from feishuperm.models.fields import part_at, text_at
 
 EVENT = "permissionrequest"
-TOOLS = {"bash": "Bash", "edit": "Edit"}
 SERVER_TOOL = re.compile(r"([\w-]+)/([\w-]+)")  # of an MCP server
 DIFF_HEAD = re.compile(r"\s*diff --git [^@]*?^\+\+\+ b(/[^\n]*)\n(?=@@ )", re.MULTILINE)
 SPOKEN = (b'"user.message"', b'"assistant.message"', b'"human_response"')
@@ -42,7 +41,7 @@ def read(fields: dict[str, Any]) -> dict[str, Any] | None:
         "session_id": session,
         "transcript_path": _transcript(session),
         "cwd": text_at(fields, "cwd"),
-        "tool_name": TOOLS.get(name, name),
+        "tool_name": name,
         "tool_input": given,
     }
 

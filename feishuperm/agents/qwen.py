@@ -12,22 +12,9 @@ from feishuperm.agents.table import MODEL, PERSON, claude_form
 from feishuperm.models.decision import Decision
 from feishuperm.models.fields import list_at, part_at, text_at
 
-# Its tools, as Claude Code calls those that do the same.
-TOOLS = {
-    "run_shell_command": "Bash",
-    "write_file": "Write",
-    "edit": "Edit",
-    "replace": "Edit",
-    "notebook_edit": "NotebookEdit",
-    "read_file": "Read",
-    "glob": "Glob",
-    "grep_search": "Grep",
-    "web_fetch": "WebFetch",
-    "agent": "Agent",
-    "skill": "Skill",
-}
+SHELL = "run_shell_command"
 UNDECIDED = ("ask_user_question", "exit_plan_mode")
-KEYS = {"is_background": "run_in_background"}
+KEYS = {"is_background": "run_in_background"}  # of its input
 OWN_KEYS = {ours: own for own, ours in KEYS.items()}
 SPOKEN = (b'"user"', b'"assistant"')
 SPEAKERS = {"user": PERSON, "assistant": MODEL}
@@ -38,12 +25,11 @@ def read(fields: dict[str, Any]) -> dict[str, Any] | None:
     is_asked = fields.get("hook_event_name") == "PermissionRequest"
     if not is_asked or name in UNDECIDED:
         return None
-    if TOOLS.get(name) == "Bash":
+    if name == SHELL:
         given = {KEYS.get(key, key): value for key, value in given.items()}
     # A command may run in another folder than the session.
     cwd = text_at(given, "directory") or text_at(fields, "cwd")
-    name = TOOLS.get(name, name)
-    return {**fields, "cwd": cwd, "tool_name": name, "tool_input": given}
+    return {**fields, "cwd": cwd, "tool_input": given}
 
 
 def write(decision: Decision, action: str) -> dict[str, Any]:

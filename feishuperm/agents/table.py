@@ -14,13 +14,15 @@ Claude Code's row has no file: its events and answers are what others are mapped
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast
 
 from feishuperm.errors import PayloadError
 from feishuperm.messages import msg
 from feishuperm.models.decision import Decision, as_line
-from feishuperm.models.fields import decoded
+from feishuperm.models.fields import decoded, text_at
 from feishuperm.tables import sections
 from feishuperm.wire import CLAUDE as CLAUDE
 
@@ -57,6 +59,7 @@ class Agent(NamedTuple):
     is_serial: bool = False
     tested: str = ""  # the version that the file was written from
     registration: Registration | None = None
+    tools: Mapping[str, str] = MappingProxyType({})  # as Claude Code calls them
 
 
 class Dialect(Protocol):
@@ -88,7 +91,9 @@ def _agent(word: str, lines: list[str]) -> Agent:
     )
     actions, known = said["actions"].split(), _marks(said.get("marks", ""))
     facts = *known, frozenset(actions), "serial" in said, said["tested"], how
-    return Agent(word, said["name"], *facts)
+    pairs = (pair.partition("=") for pair in said.get("tools", "").split())
+    tools = {own: ours for own, _, ours in pairs}
+    return Agent(word, said["name"], *facts, tools)
 
 
 def _marks(text: str) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
@@ -144,7 +149,8 @@ def read_event(word: str, raw: bytes) -> dict[str, Any]:
     event = speaks.read(fields)
     if event is None:
         raise PayloadError(f"nothing that {word} lets anybody decide")
-    return event
+    name = text_at(event, "tool_name")
+    return {**event, "tool_name": AGENTS[word].tools.get(name, name)}
 
 
 def output_of(word: str, decision: Decision, action: str = "") -> bytes:
