@@ -56,12 +56,18 @@ def state_dir(environ: Mapping[str, str] = os.environ) -> str:
     return os.path.join(base, "feishuperm")
 
 
+def own_socket(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """A socket in the state folder, or in /tmp where that is too deep for one."""
+    path = os.path.join(state_dir(environ), name)
+    if path.startswith("/") and len(os.fsencode(path)) <= MAX_SOCKET:
+        return path
+    checksum = zlib.crc32(os.fsencode(path))
+    return f"/tmp/feishuperm-{os.getuid()}-{checksum:08x}.sock"
+
+
 def gateway_socket(environ: Mapping[str, str] = os.environ) -> str:
     """Where a gateway of this user is asked; both ends check whose it is."""
-    path = os.path.join(state_dir(environ), "gateway.sock")
-    if len(os.fsencode(path)) <= MAX_SOCKET:
-        return path
-    return f"/tmp/feishuperm-gateway-{zlib.crc32(os.fsencode(path)):08x}.sock"
+    return own_socket("gateway.sock", environ)
 
 
 # A project's, for everybody and for one person.

@@ -22,7 +22,7 @@ from feishuperm.app.api import app_of
 from feishuperm.app.health import OK
 from feishuperm.errors import FeishupermError, SettingError, UsageError
 from feishuperm.lib import feishu
-from feishuperm.lib.config import config_path, read_config, state_dir
+from feishuperm.lib.config import config_path, own_socket, read_config
 from feishuperm.lib.language import translate
 from feishuperm.lib.post import call
 from feishuperm.lib.process_tree import require_person
@@ -159,7 +159,7 @@ class WantedConfig:
         if self.has_new_bot() and SURFACES not in self.new:
             self.new.update(self.with_surface("webhook"))
         if not self.has("PERMISSION_SOCKET_PATH"):
-            socket = server.own_socket(state_dir(self.environ))
+            socket = own_socket("feishuperm.sock", self.environ)
             self.new["PERMISSION_SOCKET_PATH"] = socket
         settings = self.settings()
         if not serves:

@@ -17,34 +17,22 @@ import socket
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import home, load_settings, state_dir
 from feishuperm.lib.control import NotRunningError, ask_server, is_listening
 from feishuperm.lib.files import private_dir, read_bytes, write_atomic
 from feishuperm.lib.post import Call, call
 from feishuperm.messages import message_of, msg, word
-from feishuperm.models.settings import BY_KEY, Settings, parse_setting
+from feishuperm.models.settings import BY_KEY, Settings
 from feishuperm.setup.steps import Manifest, Record, Step, remove_file, remove_folders
 
 NEAR_PORTS = range(8081, 8100)  # close to the usual one, so a person can remember it
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-
-
-def own_socket(folder: str) -> str:
-    """A socket for one user: in the state folder, or in /tmp when that is too deep."""
-    path = os.path.join(folder, "feishuperm.sock")
-    try:
-        parse_setting(BY_KEY["PERMISSION_SOCKET_PATH"], path)
-    except UsageError:
-        checksum = zlib.crc32(os.fsencode(folder))
-        return f"/tmp/feishuperm-{os.getuid()}-{checksum:08x}.sock"
-    return path
 
 
 def port_number(text: str) -> str:

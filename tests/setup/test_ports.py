@@ -7,18 +7,20 @@ import socket
 import pytest
 
 from feishuperm.errors import FeishupermError
+from feishuperm.lib.config import own_socket
 from feishuperm.models.settings import Settings
-from feishuperm.setup.service import can_listen, check_port, own_socket
+from feishuperm.setup.service import can_listen, check_port
 from tests.tables import every_row
 
 
 @every_row("depth", [1, 40])
 def test_socket_is_of_this_user_alone_and_fits(depth: int) -> None:
     folder = "/home/me" + "/deep" * depth
-    path = own_socket(folder)
+    path = own_socket("s", {"XDG_STATE_HOME": folder})
     assert Settings({"PERMISSION_SOCKET_PATH": path}).permission_socket_path == path
     assert path.startswith(folder) == (depth == 1)
-    assert own_socket(folder + "er") != path
+    assert own_socket("s", {"XDG_STATE_HOME": folder + "er"}) != path
+    assert own_socket("t", {"XDG_STATE_HOME": folder}) != path
 
 
 def test_taken_port_is_noticed() -> None:
