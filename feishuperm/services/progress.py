@@ -360,8 +360,8 @@ class Progress:
     def _stop(self, session: Session, turn: str, asker: Asker) -> Told:
         """End what a session does; the button was for one turn alone."""
         last = self.stops.last(session.id)
-        is_this = turn == self._turn(session, figures(session.transcript))
-        if not is_this or not self.stops.can_stop(session):
+        now = figures(session.transcript, session.agent)
+        if turn != self._turn(session, now) or not self.stops.can_stop(session):
             return self._told(msg("That turn is over; nothing was stopped"), WARNING)
         if last is not None and last.state == ASKED:
             return self._told(msg("It is being stopped already"), INFO)
@@ -475,7 +475,7 @@ class Progress:
             self._show(watch.channel, panel)
 
     def _panel(self, session: Session, channel: str) -> Panel:
-        now = figures(session.transcript)
+        now = figures(session.transcript, session.agent)
         named = session.title or last_name(session.project)
         parts = (self.say(STATES[session.state]), named, session.short)
         panel = Panel(

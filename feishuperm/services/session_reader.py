@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from feishuperm.agents.table import ANSWERED, CLAUDE, MODEL, PERSON, dialect
+from feishuperm.agents.table import ANSWERED, CLAUDE, MODEL, PERSON, Dialect, dialect
 from feishuperm.lib.tool import headline
 from feishuperm.models.ask import Spent
 from feishuperm.models.fields import decoded, list_at, number_at, part_at, text_at
@@ -38,7 +38,6 @@ from feishuperm.services.transcript import (
     is_prompt,
     moment,
     spoken_in,
-    tail_of,
 )
 
 TELLING = re.compile(
@@ -104,12 +103,14 @@ class Turn(Reader):
     """A transcript, folded line by line into what it says of the last turn."""
 
     __slots__ = (
-        *("_command", "_file", "_message", "_open", "_so_far", "_titles", "_todos"),
+        *("_command", "_dialect", "_file", "_message", "_open", "_so_far"),
+        *("_titles", "_todos"),
     )
     longest = TAIL  # what is longer is passed over
 
-    def __init__(self, path: bytes) -> None:
+    def __init__(self, path: bytes, agent: str = CLAUDE) -> None:
         super().__init__(path)
+        self._dialect = None if agent == CLAUDE else dialect(agent)
         self._file = 0, 0, 0  # which one, how long, written when
         self._begin_anew()
 
@@ -153,10 +154,27 @@ class Turn(Reader):
 
     def _tell(self, data: bytes, watches: Sequence[Watch]) -> None:
         for line in data.split(b"\n"):
-            if RESULT in line:
+            if self._dialect:
+                self._hear(line, self._dialect)
+            elif RESULT in line:
                 self._end_calls(line)
             elif len(line) <= MAX_DECODED and TELLING.search(line):
                 self._take(part_at(decoded(line)))
+
+    def _hear(self, line: bytes, dialect: Dialect) -> None:
+        """A line of another agent's: who acts in it, and what they say."""
+        if len(line) > MAX_SPOKEN or not any(mark in line for mark in dialect.SPOKEN):
+            return
+        entry = part_at(decoded(line))
+        who, words = dialect.spoken(entry)
+        when, now = moment(entry.get("timestamp")), self._so_far
+        if who == PERSON:
+            self._so_far = now._replace(sent=when)
+            self._begin_turn(words, when, now.folder)
+        elif who == MODEL:
+            self._so_far = now._replace(said=words[-WORDS:] or now.said)
+        elif who == ANSWERED:
+            self._so_far = now._replace(sent=when)
 
     def _take(self, entry: dict[str, Any]) -> None:
         """A line that may say something."""
@@ -291,43 +309,14 @@ READ: dict[str, Callable[[Turn, dict[str, Any]], None]] = {
 def figures(path: str | bytes, agent: str = CLAUDE) -> Figures:
     """What a transcript says now: on the loop, for one that is looked at again.
 
-    Of Claude's nothing is read twice; where nothing was added it costs one look at the
-    file.  Those of other agents say what was said, and when a person was there.
+    Nothing is read twice; where nothing was added it costs one look at the file.
     """
-    name = encoded(path)
-    return _turn(name).look() if agent == CLAUDE else _figures_of(agent, name)
+    return _turn(encoded(path), agent).look()
 
 
 @lru_cache(maxsize=KEPT)
-def _turn(path: bytes) -> Turn:
-    return Turn(path)
-
-
-def _figures_of(agent: str, path: bytes) -> Figures:
-    told = Figures()
-    for tail in (FIRST_TAIL, TAIL):
-        data = tail_of(path, tail)
-        told = _last_words(agent, data.split(b"\n"))
-        if told.prompted or len(data) < tail:
-            break
-    return told
-
-
-def _last_words(agent: str, lines: list[bytes]) -> Figures:
-    """The words in these lines, up to where the turn begins."""
-    speaks, said, answered = dialect(agent), "", 0.0
-    for line in reversed(lines):
-        if len(line) > MAX_SPOKEN or not any(mark in line for mark in speaks.SPOKEN):
-            continue
-        entry = part_at(decoded(line))
-        who, words = speaks.spoken(entry)
-        when = moment(entry.get("timestamp"))
-        if who == PERSON:
-            sent = max(when, answered)
-            return Figures(said=said, prompt=words, prompted=when, sent=sent)
-        said = said or (words if who == MODEL else "")
-        answered = answered or (when if who == ANSWERED else 0.0)
-    return Figures(said=said, sent=answered)
+def _turn(path: bytes, agent: str) -> Turn:
+    return Turn(path, agent)
 
 
 def spent_by(figures: Figures, now: float) -> Spent:

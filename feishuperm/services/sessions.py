@@ -364,16 +364,18 @@ class Sessions:
         parts = (f"{say(STATES[s])} {counted[s]}" for s in states if counted[s])
         told = (
             say("{count} more: feishuperm sessions", count=more) if more > 0 else "",
-            say(NO_LIST, self.problem) if self.problem else "",
             time.strftime("%H:%M", time.localtime(self._clock())),
         )
-        none = Row(Block("text", "", say(NONE_KNOWN)))
+        rows = [self._row(s, say) for s in shown]
+        rows = rows or [Row(Block("text", "", say(NONE_KNOWN)))]
+        if self.problem:  # no note of the card, which stays where cards are titles
+            rows.append(Row(Block("text", "", say(NO_LIST, self.problem))))
         return Panel(
             "sessions",
             self._language,
             say("Sessions"),
             " · ".join(parts),
-            rows=tuple(self._row(s, say) for s in shown) or (none,),
+            rows=tuple(rows),
             buttons=(Button(AGAIN, say("List again")),),
             note=" · ".join(filter(None, told)),
         )

@@ -345,7 +345,7 @@ def agent_transcript(path: str, agent_id: str) -> str:
 
 def is_headless(path: str) -> bool:
     """Whether a session has no terminal: then no prompt of it was typed at one."""
-    found: list[bytes] = ENTRY.findall(tail_of(encoded(path), FIRST_TAIL))
+    found: list[bytes] = ENTRY.findall(Reader(encoded(path)).last(FIRST_TAIL))
     return bool(found) and found[-1].startswith(b"sdk")
 
 
@@ -472,10 +472,6 @@ def encoded(path: str | bytes) -> bytes:
         return os.fsencode(path)
     except UnicodeEncodeError:
         return b""
-
-
-def tail_of(path: bytes, size: int) -> bytes:
-    return _read(path, max(0, file_size(path) - size))
 
 
 def _read(path: bytes, offset: int) -> bytes:

@@ -351,6 +351,14 @@ def test_card_shows_prompt_call_list_and_last_words_without_secrets(room: Room) 
     assert room.open().session == SESSION
 
 
+def test_card_of_another_agent_shows_what_its_transcript_tells(room: Room) -> None:
+    room.sessions.find(SESSION)[0].agent = "codex"
+    for kind, words in (("user_message", "go on"), ("agent_message", "nearly done")):
+        payload = {"type": kind, "message": words}
+        room.write("event_msg", "", payload=payload)
+    assert room.told() == "go on\nnearly done"
+
+
 def test_card_changes_only_where_something_has_changed(room: Room) -> None:
     room.open()
     room.bench.timers.turn(30)
@@ -419,9 +427,9 @@ def test_hundred_cards_are_looked_at_a_few_at_a_time(
         room.progress.command("progress", f"s{number:03}", ME, told.append)
         assert told[0].panel.id == f"progress:s{number:03}"
 
-    def count(path: str) -> Any:
+    def count(path: str, agent: str) -> Any:
         looks.append(path)
-        return read(path)
+        return read(path, agent)
 
     room.bench.timers.turn(LOOK)  # there was one card when the first look was set
     monkeypatch.setattr(module, "figures", count)
@@ -436,7 +444,7 @@ def test_card_that_cannot_be_read_does_not_stop_the_others(
     room.progress.command("progress", "other", ME, lambda told: None)
     room.open()
     read = module.figures
-    monkeypatch.setattr(module, "figures", lambda path: 1 / 0)
+    monkeypatch.setattr(module, "figures", lambda *of: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         room.bench.timers.turn(LOOK)
     monkeypatch.setattr(module, "figures", read)

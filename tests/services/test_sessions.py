@@ -384,8 +384,10 @@ def test_card_counts_what_does_not_fit_and_says_why_it_may_be_wrong(
     for number in range(30):
         place.event("Stop", id=f"s{number}")
     panel = place.panel(problem="no claude")
-    assert len(panel.rows) == module.SHOWN and "idle 30" in panel.headline
-    assert f"{30 - module.SHOWN} more" in panel.note and "no claude" in panel.note
+    assert len(panel.rows) == module.SHOWN + 1 and "idle 30" in panel.headline
+    assert f"{30 - module.SHOWN} more" in panel.note
+    assert "no claude" in panel.rows[-1].block.text
+    assert "no claude" not in str(panel.bare("titles alone"))
 
 
 def test_card_without_sessions_says_so_and_can_be_drawn_again(place: Place) -> None:
