@@ -46,7 +46,6 @@ KEYS = (
 # Set by hosts that start the client in folders they do not vouch for.
 IGNORE = "CLAUDE_CODE_IGNORE_PERSISTED_TRUST"
 ACCEPTED = "hasTrustDialogAccepted"
-HELP = "feishuperm help sessions"
 NOT_FOUND = msg(
     "claude is not in the PATH: `feishuperm help sessions` says how to set it"
 )
@@ -62,7 +61,7 @@ def find(environ: Mapping[str, str] = os.environ) -> str:
     """The client's path. Raises FeishupermError."""
     found = shutil.which(PROGRAM, path=environ.get("PATH", os.defpath))
     if not found:
-        raise FeishupermError(NOT_FOUND, HELP)
+        raise FeishupermError(NOT_FOUND, "feishuperm help sessions")
     return found
 
 

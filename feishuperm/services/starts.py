@@ -77,7 +77,6 @@ class Plan(NamedTuple):
     """What a card would do; `mode` and `folder` as they were when it was shown."""
 
     id: str
-    action: str  # a command: "start" or "continue"
     text: str
     asker: Asker
     folder: str = ""
@@ -177,7 +176,7 @@ class Starts:
             named, said = [*words.split(None, 1), "", ""][:2]
             said, session = checked(said, usage), await self._session(named)
         id = f"start:{os.urandom(8).hex()}"
-        plan = Plan(id, name, said, asker, folder, session, made=self._clock())
+        plan = Plan(id, said, asker, folder, session, made=self._clock())
         plan = await self._work(partial(self._look_at, plan))
         keep_last(self._plans, id, plan, MOST_SHOWN)
         return Told(panel=self._panel(plan))
@@ -221,13 +220,12 @@ class Starts:
 
     async def _follow(self, plan: Plan, end: dict[str, Any]) -> None:
         """The card says how it went."""
+        look = looks.OVER
         try:
-            said, look = (
-                msg("Session {} runs", await self._start(plan, end)),
-                looks.GOOD,
-            )
+            said = msg("Session {} runs", await self._start(plan, end))
+            look = looks.GOOD
         except FAILURES as error:
-            said, look = message_of(error), looks.OVER
+            said = message_of(error)
         panel = self._panel(plan).frozen(self.say(said))
         self._show(plan.asker.channel, panel._replace(look=look))
 
@@ -239,8 +237,7 @@ class Starts:
         Raises FeishupermError.
         """
         self.check(asker)
-        id = f"limit:{session[:8]}"
-        plan = Plan(id, "continue", text, asker, session=session)
+        plan = Plan(f"limit:{session[:8]}", text, asker, session=session)
         await self._start(plan, self._intend(plan))
 
     def is_busy(self, *of: str) -> bool:
@@ -259,9 +256,9 @@ class Starts:
         if len(times) >= MOST_AN_HOUR:
             raise FeishupermError(msg("{} starts in an hour: that is all", len(times)))
         entry = {  # the ledger masks the secrets in it
-            "id": plan.id, "action": plan.action, "detail": plan.text,
-            "surface": plan.asker.surface, "who": who, "mode": plan.mode,
-            "project": plan.folder, "session": plan.session,
+            "id": plan.id, "action": "continue" if plan.session else "start",
+            "detail": plan.text, "mode": plan.mode, "project": plan.folder,
+            "session": plan.session, "surface": plan.asker.surface, "who": who,
         }  # fmt: skip
         try:
             intent = self._ledger.intend({**entry, "of": START})
@@ -314,32 +311,29 @@ class Starts:
     # What is shown.
 
     def _panel(self, plan: Plan) -> Panel:
-        say = self.say
-        title = say("Start a session?")
+        say, title = self.say, msg("Start a session?")
         if plan.session:
-            title = say("Continue session {}?", plan.session[:8])
-        note = say("It starts on this button, once, within ten minutes")
-        blocks = (
-            Block("path", say("Folder"), plan.folder),
-            Block("code", say("Text"), plan.text),
-            Block("text", say("Permission mode"), plan.mode or say(NO_MODE)),
+            title = msg("Continue session {}?", plan.session[:8])
+        note = msg("It starts on this button, once, within ten minutes")
+        rows = (
+            Row(Block("path", say("Folder"), plan.folder)),
+            Row(Block("code", say("Text"), plan.text)),
+            Row(Block("text", say("Permission mode"), plan.mode or say(NO_MODE))),
         )
+        go, cancel = Button(GO, say("Start it"), YES), Button(CANCEL, say("Cancel"), NO)
         return Panel(
-            id=plan.id,
-            language=self._settings.feishuperm_lang,
-            title=title,
-            headline=last_name(plan.folder),
-            rows=tuple(map(Row, blocks)),
-            buttons=(
-                Button(GO, say("Start it"), YES),
-                Button(CANCEL, say("Cancel"), NO),
-            ),
-            note=note if client.has_key(self._environ) else say(client.NO_KEY),
+            plan.id,
+            self._settings.feishuperm_lang,
+            say(title),
+            last_name(plan.folder),
+            rows=rows,
+            buttons=(go, cancel),
+            note=say(note if client.has_key(self._environ) else client.NO_KEY),
             session=plan.session,
         )
 
-    def say(self, sentence: str, *values: object) -> str:
-        return text(self._settings.feishuperm_lang, sentence, *values)
+    def say(self, sentence: str) -> str:
+        return text(self._settings.feishuperm_lang, sentence)
 
     def _refused(self, sentence: str) -> Told:
         """Why nothing is done; a sentence without a blank quotes nothing."""
