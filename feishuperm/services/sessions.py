@@ -120,7 +120,6 @@ class Session:
         self.heard = 0.0  # when its last event came
         self.figures = Figures()  # at the last look
         self.job = ""  # id of a background session, for `claude stop`
-        self.mode = ""  # its permission mode, as its events tell
         self.turns: list[str] = []  # its last ones, as its events name them
         self.has_agents = False  # its turn is over, but subagents of it go on
         self.is_hooked = False  # it tells of its prompts, so it asks before calls too
@@ -173,7 +172,6 @@ class Session:
         self.title = (
             _shown(text_at(payload.fields, "session_title"), NAME) or self.title
         )
-        self.mode = payload.base.permission_mode or self.mode
         payload.known[TITLE] = self.title
         name, state = payload.hook_event_name(), ""
         if name == "Notification":

@@ -356,7 +356,6 @@ def test_rows_say_what_is_known_and_null_where_nothing_is(place: Place) -> None:
             "background": False,
         },
     ]  # fmt: skip
-    assert place.sessions.find("s1")[0].mode == "plan"
 
 
 def test_card_has_a_row_for_each_session_with_its_button(place: Place) -> None:
