@@ -18,8 +18,10 @@ def main(args: list[str]) -> int:
         inbox = inbox_link(made.socket)
         if not options.json:
             say("inbox: {}", inbox)
-        if options.auto:
-            return demo.answer_all(made, options.json)
-        if not options.no_browser:
+        if not (options.auto or options.no_browser):
             demo.open_browser(inbox, os.environ)
-        return demo.wait_for_taps(made, options.json)
+        ask = demo.answer_all if options.auto else demo.wait_for_taps
+        code = ask(made, options.json)
+    if not options.json:
+        say("That was all. To use it with Claude Code: feishuperm install")
+    return code

@@ -388,16 +388,9 @@ class ClaudeStep(steps.Step):
         if rules:
             named = msg("{} rules", len(rules)) if self.brief else ", ".join(rules)
             rows.append(msg("always ask about {} in {}", named, path))
-        after = self._with_rules(text, rules)
-        return Edit(before, after, rows + removals, values, rules, gone)
-
-    @staticmethod
-    def _with_rules(text: str, rules: list[str]) -> str:
-        if rules and editor.get_value(text, ASK) is editor.MISSING:
-            return editor.set_value(text, ASK, rules)
         for rule in rules:
             text = editor.add_item(text, ASK, rule)
-        return text
+        return Edit(before, text, rows + removals, values, rules, gone)
 
     def _without(self, text: str) -> tuple[str, list[str], list[str]]:
         """The text without what is to go, what that is, and the rules among it."""

@@ -39,7 +39,6 @@ WAIT_SECONDS = 600  # a person who tries a thing out reads it first
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.1
 SHOWN_SECONDS = 5.0
-DONE = msg("That was all. To use it with Claude Code: feishuperm install")
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends the second
 # What a person did, in words: they allowed it, or they did not.
 DID = {
@@ -191,8 +190,6 @@ def answer_all(demo: Demo, as_json: bool) -> int:
         output = hook_output(demo.hooks.pop(sample.title), 10.0)
         tell(sample, output, as_json)
         answered = answered and bool(output)
-    if not as_json:
-        say(DONE)
     return 0 if answered else 1
 
 
@@ -209,8 +206,6 @@ def wait_for_taps(demo: Demo, as_json: bool = False) -> int:
                 output = hook_output(demo.hooks.pop(title), 1.0)
                 tell(asked[title], output, as_json)
         time.sleep(POLL_SECONDS)
-    if not as_json:
-        say(DONE)
     return 0
 
 

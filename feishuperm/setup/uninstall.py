@@ -128,10 +128,8 @@ def tell(rows: Sequence[Standing]) -> None:
         len(rows),
     )
     for project in dict.fromkeys(row.project for row in rows):
-        show(f"  {project}")
-        for row in rows:
-            if row.project == project:
-                show(f"    {row.rule}")
+        rules = [row.rule for row in rows if row.project == project]
+        show("\n    ".join([f"  {project}", *rules]))
 
 
 def offer(

@@ -58,4 +58,7 @@ def test_what_is_done_follows_from_the_arguments(
     )
     assert command.main(args) == 0
     assert rows == done
-    assert capsys.readouterr().out == "inbox: http://i\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "inbox: http://i",
+        "That was all. To use it with Claude Code: feishuperm install",
+    ]
