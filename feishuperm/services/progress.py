@@ -78,6 +78,7 @@ from feishuperm.services.transcript import Timers
 from feishuperm.wire import new_id
 
 LOOK, STEP = 1.0, 0.1  # seconds between looks at a card; at least, at any two cards
+AGAIN = 300.0  # between looks at all sessions: one that is killed tells of no end
 WATCHED = 1800.0  # so long after the last command or tap for it
 SLEPT = 60.0  # by which the clocks drift apart when the machine has slept
 REST = 60.0  # for the other calls of the message that was stopped
@@ -189,8 +190,6 @@ class Stops:
             wish.turns.append(turn_of(payload))
         else:
             self.end(wish, MISSED)
-            wish.until = 0.0
-            self.forget()
 
     def refuses(self, payload: HookPayload) -> bool:
         """Whether a tool call must not begin, since its turn is to end."""
@@ -458,6 +457,8 @@ class Progress:
         self._arm()
         for key in list(self._watches)[: None if slept else 1]:
             self._look_at(key, msg("The computer was asleep") if slept else "")
+        if self._watches and self._clock() - self._sessions.looked > AGAIN:
+            self._sessions.refresh(lambda: None)
 
     def _look_at(self, key: str, over: str = "") -> None:
         """Show what has changed; `over`: it is the last time, and why."""

@@ -234,7 +234,7 @@ class Sessions:
         self._environ = environ
         self._known: dict[str, Session] = {}  # by id, latest heard of last
         self._waiting: list[Callable[[], object]] = []  # for a look that is under way
-        self._looked = 0.0  # when it began
+        self.looked = 0.0  # when the last look began
         self.problem = ""  # why the last look was no good
 
     def event(
@@ -281,7 +281,7 @@ class Sessions:
         now = self._clock()
         if self.is_looking() and len(self._waiting) > 1:
             return  # one look serves everybody who asks meanwhile
-        self._looked = now
+        self.looked = now
         known = {
             row.id: row.transcript
             for row in reversed(self._known.values())
@@ -290,7 +290,7 @@ class Sessions:
         self._in_thread(partial(look, known, dict(self._environ)), self._see)
 
     def is_looking(self) -> bool:
-        return bool(self._waiting) and self._clock() - self._looked < LOOK_SECONDS
+        return bool(self._waiting) and self._clock() - self.looked < LOOK_SECONDS
 
     def _see(self, seen: Look) -> None:
         rows = {row.id: row for row in seen.rows}

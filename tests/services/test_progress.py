@@ -12,7 +12,7 @@ import pytest
 from feishuperm.models.panel import ERROR, OVER, SUCCESS, WARNING, Asker, Panel, Told
 from feishuperm.models.payload import parse_payload
 from feishuperm.services import progress as module
-from feishuperm.services.progress import LOOK, REST, TYPED, WATCHED, Progress
+from feishuperm.services.progress import AGAIN, LOOK, REST, TYPED, WATCHED, Progress
 from feishuperm.services.sessions import Sessions
 from tests.served import EVENT
 from tests.services.test_approvals import Bench, Waiter
@@ -406,6 +406,27 @@ def test_card_freezes_with_the_truth(
     room.write("assistant", [{"type": "text", "text": "more"}])
     room.bench.timers.turn(10 * LOOK)
     assert len(room.changed) == seen
+
+
+def test_killed_session_is_seen_to_have_ended_while_its_card_is_watched(
+    room: Room,
+) -> None:
+    """It tells nobody, and its transcript ends in the middle of a call."""
+    looks: list[float] = []
+
+    def look(then: Callable[[], object]) -> None:
+        room.sessions.looked = room.clock()
+        looks.append(room.clock())
+        if len(looks) == 3:
+            room.sessions.find(SESSION)[0].learn("ended", room.clock())
+        then()
+
+    room.sessions.refresh = look  # type: ignore[method-assign]
+    room.open()
+    room.bench.timers.turn(2 * AGAIN + 10 * LOOK)
+    assert len(looks) == 3 and "has ended" in room.changed[-1][1].note
+    room.bench.timers.turn(2 * AGAIN)
+    assert len(looks) == 3, "nothing is looked at for nobody"
 
 
 def test_tap_keeps_a_card_for_another_half_hour(room: Room) -> None:
