@@ -21,3 +21,9 @@ def sections(file: str) -> dict[str, list[str]]:
         elif line and not line.startswith("# ") and line != "#":
             lines.append(line)
     return found
+
+
+def rows(file: str, section: str) -> dict[str, str]:
+    """A section of lines that are each a name and what is said of it."""
+    parts = (line.partition(" = ") for line in sections(file)[section])
+    return {name: said for name, _, said in parts}

@@ -42,7 +42,10 @@ msgstr ""
 TOLD = (
     *("agents/agents", "danger/sentences", "lib/feishu_codes", "lib/tools"),
     "setup/modes",
-)
+    "danger/sentences",
+    "services/refusals",
+    "services/sentences",
+)  # tables of text that hold sentences
 METHODS = ("say", "translate")  # of those also by this name
 Key = tuple[str, str]  # context, English
 

@@ -57,57 +57,24 @@ from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.rule_writer import RulePlan, RuleWriter
 from feishuperm.services.session_reader import figures, spent_by
 from feishuperm.services.transcript import RAN, REFUSED
-from feishuperm.tables import sections
+from feishuperm.tables import rows
 
 LISTED = 10  # requests of a list in the chat
 LINE = 100  # characters of what each is about
 NAMED = 80  # of what a headline names
 NAMED_WHOLE = 48  # of what it shows whole, even on a phone
 UNLABELLED = ("code", "markdown")
-# What a person agrees to who makes a pass.
-PASSES = {
-    "minutes": msg(
-        "For 10 minutes from now, in session {session} and project {project}, "
-        "this goes through without asking:"
-    ),
-    "session": msg(
-        "Until session {session} ends (24 hours at most), in project "
-        "{project}, this goes through without asking:"
-    ),
-}
-PASS_BOUNDS = msg(
-    "Only in the folder {folder}, and only while the local files it runs stay as they "
-    "are. Calls marked as dangerous still ask; it can be revoked at any time."
+SAID = "services/sentences.txt"
+PASSES, PATIENCE, AT_TERMINAL = (
+    rows(SAID, name) for name in ("passes", "patience", "at terminal")
+)
+RESULTS, ENDED, ENDED_LINES = (
+    rows(SAID, name) for name in ("results", "ended", "ended lines")
 )
 TRIED = msg(
     "The session that asked tried to answer itself ({process}), and was refused."
 )
-# Why a request has little time, and where it went: of a subagent; of a serial hook.
-PATIENCE = (
-    msg(
-        "A subagent asks, and somebody has just used this session's terminal: it goes "
-        "back there after {seconds} seconds"
-    ),
-    msg(
-        "Somebody has just used this session's terminal: the request goes back there "
-        "after {seconds} seconds"
-    ),
-)
-AT_TERMINAL = (
-    msg(
-        "A subagent's request: somebody is at this session's terminal, which asks now."
-    ),
-    msg("Somebody is at this session's terminal, which asks now."),
-)
 STALE_PASS = msg("Pass {id} has ended: a file that it runs has changed")
-# How a call went on.
-RESULTS = {
-    "ran": msg("finished"),
-    "exit": msg("failed (exit code {detail})"),
-    "failed": msg("failed: {detail}"),
-    "refused": msg("refused by a rule; it did not run"),
-    "stopped": msg("interrupted"),
-}
 BROAD = msg(
     "Every call of this tool will pass without asking"
 )  # what a person has to read before a rule for all of a tool
@@ -121,29 +88,7 @@ RESULT_SHOWN = 160
 
 KEY_BEGIN, KEY_END = "-----BEGIN ", "-----END "
 
-# How a request can end without a person's answer: what happened, and a line about it.
-ENDS = {
-    states.EXPIRED: (
-        "",
-        msg("The request has expired: nobody answered in time."),
-    ),  # what happened depends on the decision
-    states.TERMINAL: (msg("Answered in the terminal"), ""),
-    states.GONE: (
-        msg("The session has ended"),
-        msg("{client} no longer waits for this request."),
-    ),
-    states.RELEASED: (
-        msg("Handed back to the terminal"),
-        msg("Please answer this request in the terminal."),
-    ),
-    states.UNKNOWN: (
-        msg("Not known"),
-        msg("The server ended while it was deciding this; look at the terminal"),
-    ),
-}
-
-_ROWS = sections("danger/sentences.txt")["sentences"]
-SENTENCES = {key: said for key, _, said in (row.partition(" = ") for row in _ROWS)}
+SENTENCES = rows("danger/sentences.txt", "sentences")
 UNREAD = ("fact.unread", "fact.opaque")
 
 
@@ -245,7 +190,7 @@ class Presenter:
     def _own_facts(self, request: Request) -> Iterator[str]:
         """Why it has less time than others; why a pass does not let it through."""
         if request.patience:
-            sentence = PATIENCE[request.serial]
+            sentence = PATIENCE[_asker(request)]
             yield self.say(sentence, seconds=request.patience)
         if request.stale_pass:
             yield self.say(STALE_PASS, id=request.stale_pass)
@@ -264,7 +209,7 @@ class Presenter:
         """What a person agrees to who makes a pass, word by word."""
         session, project = one_line(request.session, 8), last_name(request.project)
         span = self.say(PASSES[name], session=session, project=one_line(project, 60))
-        bounds = self.say(PASS_BOUNDS, folder=one_line(request.folder, 200))
+        bounds = self.say(PASSES["bounds"], folder=one_line(request.folder, 200))
         return f"{span}\n{self.pass_scope(request, rules)}\n{bounds}"
 
     def pass_scope(self, request: Request, rules: tuple[str, ...]) -> str:
@@ -356,7 +301,7 @@ class Presenter:
         called = agent_names(request.agent)
         lines = [self.say(key, **called) for key in (line, request.note) if key]
         if request.is_given_back() and request.patience:
-            lines.append(self.say(AT_TERMINAL[request.serial]))
+            lines.append(self.say(AT_TERMINAL[_asker(request)]))
         if request.tried:
             lines.append(self.say(TRIED, process=request.tried))
         if request.grants:
@@ -416,6 +361,11 @@ class Presenter:
             self.say("{label}: {value}", label=name, value=said) for name, said in rows
         )
         return tuple(one_line(redact(pair), WORDS_SHOWN) for pair in pairs)
+
+
+def _asker(request: Request) -> str:
+    """Whose hook shows no dialog while it waits."""
+    return "serial" if request.serial else "subagent"
 
 
 def _seen(field: Field) -> Field:
@@ -623,7 +573,7 @@ def _end(row: Action | None, request: Request) -> tuple[str, str, str]:
         more = request.rules or request.known_rules or request.ran
         done = row.once if row.once and not more else row.done
         return done, "bad" if row.message else "good", ""
-    done, line = ENDS[request.state]
+    done, line = (table.get(request.state, "") for table in (ENDED, ENDED_LINES))
     if request.state == states.EXPIRED and request.decision is not None:
         done = msg("Timed out, denied automatically")
     elif request.state == states.EXPIRED:

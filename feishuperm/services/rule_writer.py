@@ -40,78 +40,23 @@ from feishuperm.lib.settings_editor import (
 from feishuperm.lib.tool import format_rules
 from feishuperm.messages import msg
 from feishuperm.models.names import PATH_KEYS
+from feishuperm.tables import rows
 
 ALLOW = ("permissions", "allow")
 MAX_RULE = 2048  # bytes: what nobody reads to its end nobody should allow for ever
+REFUSALS = "services/refusals.txt"
 WAIT = 2.0  # seconds; other holders keep the lock for one write
 TRIES = 3  # how often another program may change the file while we write it
 
-# Why no rule is written, where several places say so.
-NO_EXACT = msg("There is no exact rule for this request; allowed once only")
-TOO_LONG = msg(
-    "The rule would be longer than 2 kB and is not written; allowed once only"
+# What is said, and what makes an exact rule impossible, by the tool that it names.
+SAID = rows("services/sentences.txt", "rules")
+_COMMAND, _PATH, _NAME = (
+    [(re.compile(pattern), said) for pattern, said in rows(REFUSALS, name).items()]
+    for name in ("command", "path", "name")
 )
-FOLDER = msg(
-    "The path is a folder, and its rule would allow everything in it; allowed once only"
-)
-BEHIND_LINK = msg(
-    "The path goes through a symbolic link, and no rule would mean exactly the file "
-    "behind it; allowed once only"
-)
-SEARCH = msg(
-    "A rule for a search would allow reading the whole folder; allowed once only"
-)
-LINKED = msg(
-    ".claude/settings.local.json is a link, or goes through one; no rule is "
-    "written, and this request was allowed once"
-)
-NO_LIST = msg(
-    "permissions.allow in .claude/settings.local.json is not a list; the file was left "
-    "as it is, and this request was allowed"
-)
-NOT_WRITTEN = msg(
-    ".claude/settings.local.json could not be written and the rule is not saved; this "
-    "request was allowed"
-)
-
-# What makes an exact rule impossible, by the tool a rule names; the first match counts.
-_COMMAND = (
-    (
-        re.compile(r"\*"),
-        msg(
-            "The command holds a *, and its rule would allow other commands too; "
-            "allowed once only"
-        ),
-    ),  # cannot be quoted, and stands for anything
-    # The client strips blanks before it compares; at the end `\ ` is not just a blank.
-    (
-        re.compile(r"\A\s|\\\s+\Z"),
-        msg(
-            "No rule can match the blank the command begins or ends with; allowed "
-            "once only"
-        ),
-    ),
-    (re.compile(r"[\x00\ud800-\udfff]"), NO_EXACT),
-)
-_PATH = (
-    (
-        re.compile(r"\?"),
-        msg(
-            "The path holds a ?, and its rule would allow other files too; allowed "
-            "once only"
-        ),
-    ),  # as `*`, for one character
-    (re.compile(r"[^/]/\Z"), FOLDER),
-    # Controls; names ending in a dot or a blank, which never match; the root itself.
-    (
-        re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|[.\s](/|\Z)|\A/+\Z"),
-        msg("This path cannot be written as an exact rule; allowed once only"),
-    ),
-)
-_NAME = ((re.compile(r"[^\w ./:@-]|\A\s|\s\Z"), NO_EXACT),)
 _TEMPORARY = re.compile(r"\.feishuperm-[0-9a-f]{16}")  # as `lib.files` names them
-# Tools that have a rule in the client's grammar, and why it is never written.
-_NO_RULE = {"Glob": SEARCH, "Grep": SEARCH}
+# Tools that have a rule in the client's grammar, which is never written.
+_NO_RULE = ("Glob", "Grep")
 _REFUSALS = {"Bash": _COMMAND, "Edit": _PATH, "Read": _PATH}
 # `mcp__server` alone would allow every tool of the server.
 _BARE = re.compile(
@@ -165,8 +110,8 @@ class RuleWriter:
         """The rules for exactly this call; a relative path starts at `cwd`."""
         wanted = format_rules(tool_name, _absolute(tool_input, cwd or project))
         refusals = (_refusal(*rule) for rule in wanted)
-        without = "" if wanted else _NO_RULE.get(tool_name, NO_EXACT)
-        refusal = next(filter(None, refusals), without)
+        without = SAID["search" if tool_name in _NO_RULE else "no exact"]
+        refusal = next(filter(None, refusals), "" if wanted else without)
         if refusal:
             return RulePlan(refusal=refusal)
         # The form with one slash is specified, but to the client it names a file
@@ -178,9 +123,9 @@ class RuleWriter:
         ]
         rules = tuple(rule_text(*rule) for rule in kept)
         if max(map(len, map(str.encode, rules)), default=0) > MAX_RULE:
-            return RulePlan(refusal=TOO_LONG)
+            return RulePlan(refusal=SAID["too long"])
         if not _is_plain(project):
-            return RulePlan(refusal=LINKED)
+            return RulePlan(refusal=SAID["linked"])
         lasting = tuple(rule for rule in kept if not _in_project(*rule))
         is_broad = ("",) in {rule[1:] for rule in kept}
         return RulePlan(rules, lasting, broad=is_broad, note=_note(kept))
@@ -207,7 +152,7 @@ class RuleWriter:
             before, _ = self._edit(project, lambda text: _add(text, plan.rules))
         except FileError as error:
             log(f"rule not written: {error}", "warning")
-            key = error.key if isinstance(error, RuleFileError) else NOT_WRITTEN
+            key = error.key if isinstance(error, RuleFileError) else SAID["not written"]
             return WriteResult(problem=key)
         return WriteResult(
             tuple(rule for rule in plan.rules if rule not in before),
@@ -250,7 +195,9 @@ class RuleWriter:
                 try:
                     before, changed = _rules(text), change(text)
                 except SettingsError as error:
-                    raise RuleFileError(msg("{}: {}", path, error), NO_LIST) from None
+                    raise RuleFileError(
+                        msg("{}: {}", path, error), SAID["no list"]
+                    ) from None
                 if changed == text:
                     return before, before
                 with suppress(OSError):  # without a folder the file is refused, too
@@ -296,9 +243,9 @@ def _refusal(tool: str, content: str) -> str:
     """Why this rule would not be exact; empty when it is."""
     if not content:
         fits = len(tool) <= MAX_NAME and _BARE.fullmatch(tool)
-        return "" if fits else NO_EXACT
+        return "" if fits else SAID["no exact"]
     if len(content) > MAX_RULE:  # before some MB are searched for what else is wrong
-        return TOO_LONG
+        return SAID["too long"]
     for pattern, key in _REFUSALS.get(tool, _NAME):
         if pattern.search(content):
             return key
@@ -306,9 +253,9 @@ def _refusal(tool: str, content: str) -> str:
         return ""
     path = "/" + content.lstrip("/")
     if os.path.isdir(path):
-        return FOLDER
+        return SAID["folder"]
     # The client also wants a rule for where the link leads, which nobody was shown.
-    return "" if os.path.realpath(path) == path else BEHIND_LINK
+    return "" if os.path.realpath(path) == path else SAID["behind link"]
 
 
 def _in_project(tool: str, content: str) -> bool:
@@ -326,7 +273,7 @@ def _own_file(project: str) -> str:
     """Where the settings are, without a link on the way. Raises RuleFileError."""
     if not _is_plain(project):
         message = msg("{} is or goes through a link", settings_path(project))
-        raise RuleFileError(message, LINKED)
+        raise RuleFileError(message, SAID["linked"])
     return settings_path(os.path.realpath(project))
 
 
@@ -340,10 +287,7 @@ def _note(rules: Sequence[tuple[str, str]]) -> str:
     for tool, command in rules:
         writes = "<<" not in command and _WRITES.search(_QUOTED.sub("", command))
         if tool == "Bash" and writes:
-            return msg(
-                "The command writes to a file by > or tee: even with the rule, "
-                "Claude Code asks for that every time."
-            )
+            return SAID["writes"]
     return ""
 
 
@@ -351,13 +295,7 @@ def _settings_text(path: str, data: bytes | None) -> str:
     try:
         return decode(data or b"")
     except SettingsError as error:
-        raise RuleFileError(
-            msg("{}, {}", path, error),
-            msg(
-                ".claude/settings.local.json is not a JSON object and was left as it "
-                "is; this request was allowed"
-            ),
-        ) from None
+        raise RuleFileError(msg("{}, {}", path, error), SAID["no object"]) from None
 
 
 def _rules(text: str) -> list[Any]:
