@@ -33,7 +33,9 @@ from feishuperm.services.ledger import (
     read_key,
     read_line,
 )
+from feishuperm.tables import rows
 
+SAID = rows("services/sentences.txt", "ledger")
 READ = 16 << 20  # bytes of a look at its end: some twenty thousand entries
 MOST = 100  # sentences of one sort; a file full of rubbish needs no more
 # How long entries may stand without their head being written: a server syncs its ends
@@ -71,9 +73,9 @@ def check(ledger: Ledger, head: str = "", most: int = 0) -> Report:
     reader.end()
     late = len(ledger.late())
     if late:
-        reader.missing.append(msg("{} entries are waiting to be written", late))
+        reader.missing.append(msg(SAID["late"], late))
     if locked:
-        reader.missing.append(msg("entries cannot be written now: {}", locked))
+        reader.missing.append(msg(SAID["locked"], locked))
     return Report(
         reader.count,
         reader.last.hash,
@@ -162,7 +164,7 @@ class _Reader:
             return
         self._settle()
         if whole and entry is not None:
-            self._problem(msg("line {}: written without the key", self._number))
+            self._problem("no key", self._number)
         else:
             self._judge_torn()
             self._torn = self._number, line
@@ -172,25 +174,20 @@ class _Reader:
         expected = self.last.seq + 1
         gap = str(entry.get("gap", ""))
         if gap and gap != self._gap:  # while a head cannot be written, once is enough
-            self._problem(f"line {self._number}: {_gap_sentence(gap)}")
+            seq, _, hash = gap.partition(" ")
+            if seq.isdecimal():
+                self._problem("lost end", self._number, seq, hash)
+            else:
+                self._problem("odd head", self._number, gap)
         self._gap = gap
         is_first, self._inside = self._inside, False
         if is_first:
             self.count = place.seq
         elif place.seq > expected:
-            self._problem(
-                msg(
-                    "line {}: entries {} to {} are missing before it",
-                    self._number,
-                    expected,
-                    place.seq - 1,
-                )
-            )
+            self._problem("missing", self._number, expected, place.seq - 1)
         elif entry.get("prev") != self.last.hash or place.seq < expected:
-            before = msg("the start")
-            if self._number > 1:
-                before = msg("line {}", self._number - 1)
-            self._problem(msg("line {}: does not follow from {}", self._number, before))
+            before = msg("line {}", self._number - 1) if self._number > 1 else None
+            self._problem("breaks off", self._number, before or msg("the start"))
 
     def _learn(self, entry: Entry, place: Place) -> None:
         """What the entry means for the report, beside being one."""
@@ -203,29 +200,13 @@ class _Reader:
         named = self._number, entry.get("id"), entry.get("action")
         ends = number_of(entry, "intent")
         if entry.get("event") == INTENT:
-            self._intents[place.seq] = msg(
-                "line {}: request {} was being decided ({}) and its end is not written",
-                *named,
-            )
+            self._intents[place.seq] = msg(SAID["open"], *named)
         elif ends:
             self._intents.pop(ends, None)
             if entry.get("state") == "unknown":
-                self._note(
-                    msg(
-                        "line {}: request {}: the server ended while it decided ({}); "
-                        "the decision may have reached the session",
-                        *named,
-                    )
-                )
+                self._note("unknown", *named)
         elif entry.get("event") == LOST:
-            self.missing.append(
-                msg(
-                    "line {}: {} entries before it could not be written, and were too "
-                    "many to keep",
-                    self._number,
-                    entry.get("count"),
-                )
-            )
+            self.missing.append(msg(SAID["lost"], self._number, entry.get("count")))
 
     def _judge_torn(self, vouched: object = None) -> None:
         """What became of a line that is no entry, now that the next one is here."""
@@ -234,9 +215,9 @@ class _Reader:
         if not number:
             return
         if hashlib.sha256(data).hexdigest() == vouched:
-            self._note(msg("line {}: cut off by a crash", number))
+            self._note("torn", number)
         else:
-            self._problem(msg("line {}: not a ledger entry", number))
+            self._problem("no entry", number)
 
     def _settle(self) -> None:
         """Tell of lines that were not written with the key, all at once."""
@@ -247,72 +228,42 @@ class _Reader:
         lines = msg("line {}", first)
         if first != last:
             lines = msg("lines {} to {}", first, last)
-        if self._key:
-            self._problem(msg("{}: changed, or not written with this key", lines))
-        else:
-            self._problem(msg("{}: the key to check it with is missing", lines))
+        self._problem("changed" if self._key else "key missing", lines)
 
     # At the end.
 
     def end(self) -> None:
         self._settle()
         if self._torn[0]:
-            self._note(
-                msg("line {}: cut off, the last write did not finish", self._torn[0])
-            )
+            self._note("unfinished", self._torn[0])
         self.missing += self._intents.values()
         gap = gap_between(self._head, self.last)
         if gap:
-            self._problem(_end_sentence(gap, self._head, self.last))
+            self._judge_end(gap, self._head)
         elif self._head.seq < self.last.seq:
-            self._judge_lag(self.last.seq - self._head.seq)
+            count = self.last.seq - self._head.seq
+            if self._when - self._since <= LAG_SECONDS:
+                self._note("lag", count)
+            else:
+                self._problem("no head", count)
 
-    def _judge_lag(self, count: int) -> None:
-        if self._when - self._since <= LAG_SECONDS:
-            self._note(
-                msg(
-                    "the last {} entries are newer than the head: a writer was "
-                    "stopped, or is about to write it",
-                    count,
-                )
-            )
+    def _judge_end(self, gap: str, head: Place) -> None:
+        if head.why:
+            self._problem("unsure", gap)
+        elif head.seq > self.last.seq:
+            self._problem("cut", self.last.seq + 1, head.seq)
         else:
-            self._problem(
-                msg(
-                    "the head was not written for the last {} entries: whether any "
-                    "were cut off after them cannot be told",
-                    count,
-                )
-            )
+            self._problem("put back", head.seq, head.hash[:8])
 
-    def _problem(self, sentence: str) -> None:
+    def _problem(self, name: str, *about: object) -> None:
         if len(self.problems) <= MOST:
-            self.problems.append(sentence)
+            self.problems.append(msg(SAID[name], *about))
 
-    def _note(self, sentence: str) -> None:
+    def _note(self, name: str, *about: object) -> None:
         if len(self.notes) <= MOST:
-            self.notes.append(sentence)
+            self.notes.append(msg(SAID[name], *about))
 
 
 def _some(sentences: list[str]) -> tuple[str, ...]:
     more = [] if len(sentences) <= MOST else [msg("... and more")]
     return (*sentences[:MOST], *more)
-
-
-def _gap_sentence(gap: str) -> str:
-    seq, _, hash = gap.partition(" ")
-    if seq.isdecimal():
-        return msg(
-            "when it was written, the ledger had lost its end: entry {} ({})", seq, hash
-        )
-    return msg("when it was written, the head was {}", gap)
-
-
-def _end_sentence(gap: str, head: Place, last: Place) -> str:
-    if head.why:
-        return msg("the head is {}: whether entries were cut off cannot be told", gap)
-    if head.seq > last.seq:
-        return msg("entries {} to {} were cut off the end", last.seq + 1, head.seq)
-    return msg(
-        "the head is that of entry {} ({}), put back by hand", head.seq, head.hash[:8]
-    )
