@@ -21,10 +21,11 @@ from functools import partial
 from typing import Any
 
 from feishuperm.agents.table import AGENTS, CLAUDE, can_obey, output_of
+from feishuperm.channels.base import NOT_UNDONE
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
-from feishuperm.messages import message_of, msg
+from feishuperm.messages import message_of
 from feishuperm.models import ask as statuses
 from feishuperm.models import request as states
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_plain
@@ -80,6 +81,7 @@ from feishuperm.services.transcript import (
     Watcher,
     is_headless,
 )
+from feishuperm.tables import rows
 
 # A card waits so long for the words before its call: the client writes them down while
 # it starts the hook, and they arrived within 0.1 s whenever that was measured.
@@ -104,9 +106,7 @@ NEXT_TURN = 0.005  # seconds: a timer that is due at once runs in the same turn
 TURN_SECONDS = 0.02  # of work for the words of one request in a turn
 REFUSED_MOST = 1000  # attempts that are written down: a loop must not fill the disk
 SAMPLES_MOST = 50  # kinds of request whose asks are packed well
-NOT_HERE = msg(
-    "FEISHUPERM_SURFACES does not let requests be answered here; nothing was done."
-)
+SAID = rows("services/sentences.txt", "refused")
 NO_PLAN = RulePlan()
 
 
@@ -436,12 +436,9 @@ class Approvals:
     def _button(self, request: Request, answer: Answer) -> Action:
         """What was tapped. Raises Refusal: not here, not offered, not as shown."""
         if self._handed_over:  # its hook could not hear it any more
-            raise self._refusal(
-                msg("The server has just restarted: please tap again"),
-                statuses.INCOMPLETE,
-            )
+            raise self._refusal(SAID["restarted"], statuses.INCOMPLETE)
         if not self._may_answer(answer.surface):
-            raise self._refusal(NOT_HERE)
+            raise self._refusal(SAID["not here"])
         row = KINDS[request.kind].action(answer.action)
         if row is None or (row.tools and request.tool_name not in row.tools):
             raise self._refusal(NOT_OFFERED)
@@ -450,12 +447,7 @@ class Approvals:
         if answer.digest and answer.digest != request.short_digest():
             raise self._refusal(NOT_AS_SHOWN)
         if is_hidden_from(request, row, answer.surface):
-            raise self._refusal(
-                msg(
-                    "Part of it is masked here; nothing was done. Open the full "
-                    "request to decide."
-                )
-            )
+            raise self._refusal(SAID["masked"])
         return row
 
     def undo(self, id: str, surface: str, who: str = "") -> Receipt:
@@ -464,7 +456,7 @@ class Approvals:
         if request is None:
             return Receipt(statuses.UNKNOWN)
         if not self._may_answer(surface):
-            return self._refusal(NOT_HERE).receipt
+            return self._refusal(SAID["not here"]).receipt
         if request.waits() or not request.rules:
             return self._refusal(NOT_OFFERED).receipt
         try:
@@ -472,9 +464,7 @@ class Approvals:
             done = undo_rules(self._ledger, self._rule_writer, id, request.created)
         except FeishupermError as error:
             log(f"{id}: its rules were not undone: {error}", "error")
-            return self._refusal(
-                msg("The rule was not undone; see feishuperm log.")
-            ).receipt
+            return self._refusal(NOT_UNDONE).receipt
         if done.entry:
             self.record({**done.entry, "surface": surface, "who": who})
         request.undone = True
@@ -534,12 +524,7 @@ class Approvals:
         if not self._intend(request, row, answer, plan, ran):
             # Nothing is granted that nobody could look up later.
             self.requests.release(request, "the ledger could not be written")
-            raise self._refusal(
-                msg(
-                    "The decision could not be recorded, so nothing was allowed: "
-                    "please answer in the terminal."
-                )
-            )
+            raise self._refusal(SAID["not recorded"])
         self._carry_out(request, row, answer, decision, plan)
 
     def _decision(
@@ -646,11 +631,7 @@ class Approvals:
         people are told, since a card that is out cannot say it.
         """
         request = self.requests.get(id)
-        error = self.presenter.say(
-            "Nothing was done: this came from {process}, a process of the session "
-            "that asks. Use the phone, or a browser outside the session.",
-            process=who,
-        )
+        error = self.presenter.say(SAID["own session"], process=who)
         told = self._note_attempt(id, what, who, what)
         if told and request is not None and request.waits():
             is_new, request.tried = not request.tried, who
