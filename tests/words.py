@@ -45,6 +45,7 @@ TOLD = (
     "danger/sentences",
     "services/refusals",
     "services/sentences",
+    "server/sentences",
 )  # tables of text that hold sentences
 METHODS = ("say", "translate")  # of those also by this name
 Key = tuple[str, str]  # context, English

@@ -36,11 +36,13 @@ from feishuperm.server.connection import (
     HttpConnection,
 )
 from feishuperm.server.loop import READ, Handler, Loop
+from feishuperm.tables import rows
 from feishuperm.wire import frame, peer_uid
 
 BACKLOG = 1024
 PORT_TRIES = 20  # for a free port that is free in both families
-OTHER_PATH = msg("set PERMISSION_SOCKET_PATH to another path")
+SAID = rows("server/sentences.txt", "listening")
+OTHER_PATH = msg(SAID["other path"])
 NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 ACCEPTS_PER_TICK = 32  # so that a rush of new clients cannot starve the present ones
 SWEEP_SECONDS = 5.0
@@ -88,9 +90,7 @@ def listen_unix(path: str) -> Listener:
     """A listening unix socket only this user can reach. Raises ListenError."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
-        raise ListenError(
-            msg("no folder {} for the socket", folder), f"mkdir -p {folder}"
-        )
+        raise ListenError(msg(SAID["no folder"], folder), f"mkdir -p {folder}")
     lock = _lock(path)
     try:
         _clear(path)
@@ -108,9 +108,8 @@ def _lock(path: str) -> int:
     try:
         fd = os.open(name, flags, 0o600)
     except OSError as error:
-        raise ListenError(
-            msg("cannot write {}: {}", name, message_of(error)), OTHER_PATH
-        ) from None
+        why = message_of(error)
+        raise ListenError(msg(SAID["no writing"], name, why), OTHER_PATH) from None
     held = os.fstat(fd)
     is_own = held.st_uid == os.geteuid()
     if is_own:
@@ -131,7 +130,7 @@ def _clear(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(there.st_mode):
-        raise ListenError(msg("{} exists and is not a socket", path), OTHER_PATH)
+        raise ListenError(msg(SAID["no socket"], path), OTHER_PATH)
     if there.st_uid != os.geteuid():
         raise _not_own(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -152,22 +151,19 @@ def _bind_unix(path: str) -> socket.socket:
         sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
-        raise ListenError(
-            msg("cannot listen on {}: {}", path, message_of(error)), OTHER_PATH
-        ) from None
+        why = message_of(error)
+        raise ListenError(msg(SAID["no socket there"], path, why), OTHER_PATH) from None
     finally:
         os.umask(old)
     return sock
 
 
 def _not_own(path: str) -> ListenError:
-    return ListenError(msg("{} belongs to another user", path), OTHER_PATH)
+    return ListenError(msg(SAID["not own"], path), OTHER_PATH)
 
 
 def _already_running(path: str) -> ListenError:
-    return ListenError(
-        msg("a server is already running on {}", path), "feishuperm status"
-    )
+    return ListenError(msg(SAID["running"], path), "feishuperm status")
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -232,35 +228,13 @@ def _http_error(
     error: Exception, number: int | None, host: str, port: int
 ) -> ListenError:
     if number == errno.EADDRINUSE:
-        return ListenError(
-            msg(
-                "port {} on {} is taken by another program (CALLBACK_SERVER_PORT)",
-                port,
-                host,
-            ),
-            msg(
-                "set CALLBACK_SERVER_PORT to a free port, and the port in "
-                "CALLBACK_SERVER_URL with it"
-            ),
-        )
+        return ListenError(msg(SAID["taken"], port, host), msg(SAID["move both"]))
     if number == errno.EACCES:
-        return ListenError(
-            msg(
-                "port {} needs a privilege this user does not have "
-                "(CALLBACK_SERVER_PORT)",
-                port,
-            ),
-            msg("set CALLBACK_SERVER_PORT to 1024 or more"),
-        )
-    if number == errno.EADDRNOTAVAIL or isinstance(
-        error, (socket.gaierror, UnicodeError)
-    ):
-        return ListenError(
-            msg("CALLBACK_SERVER_HOST: {!r} is not an address of this machine", host)
-        )
-    return ListenError(
-        msg("cannot listen on {} port {}: {}", host, port, message_of(error))
-    )
+        return ListenError(msg(SAID["privilege"], port), msg(SAID["move up"]))
+    no_name = isinstance(error, (socket.gaierror, UnicodeError))
+    if no_name or number == errno.EADDRNOTAVAIL:
+        return ListenError(msg(SAID["not here"], host))
+    return ListenError(msg(SAID["no listening"], host, port, message_of(error)))
 
 
 # Letting in.
@@ -565,7 +539,5 @@ def server_side(
         context.load_cert_chain(cert_file, key_file or None)
     except (OSError, ssl.SSLError) as error:
         reason = getattr(error, "reason", "") or message_of(error)
-        raise SettingError(
-            msg("GATEWAY_CERT and GATEWAY_KEY: cannot use {}: {}", cert_file, reason)
-        ) from None
+        raise SettingError(msg(SAID["no certificate"], cert_file, reason)) from None
     return partial(context.wrap_socket, server_side=True, do_handshake_on_connect=False)
