@@ -89,6 +89,11 @@ RESULT_SHOWN = 160
 KEY_BEGIN, KEY_END = "-----BEGIN ", "-----END "
 
 SENTENCES = rows("danger/sentences.txt", "sentences")
+# What an outcome says of a request as it is known.
+AS_KNOWN = (
+    *("id", "kind", "state", "action", "surface", "who", "ended", "ran"),
+    *("project", "head", "answers"),
+)
 UNREAD = ("fact.unread", "fact.opaque")
 
 
@@ -308,28 +313,19 @@ class Presenter:
             until = time.strftime("%H:%M", time.localtime(request.grants["ends"]))
             id = request.grants["id"]
             lines.append(self.say("Pass {id}, until {until}", id=id, until=until))
+        same = {name: getattr(request, name) for name in AS_KNOWN}
         return Outcome(
-            request.id,
-            request.kind,
-            self._language,
-            request.state,
-            request.action,
-            request.surface,
-            request.who,
-            request.ended,
-            self.say(done),
-            look,
-            tuple(lines),
-            tuple(map(redact, rules)),
-            request.ran,
-            redact(request.reason) if request.state == states.DENIED else "",
-            self.summary(request),
-            request.project,
-            request.head,
+            **same,
+            language=self._language,
+            done=self.say(done),
+            look=look,
+            lines=tuple(lines),
+            rules=tuple(map(redact, rules)),
+            reason=redact(request.reason) if request.state == states.DENIED else "",
+            summary=self.summary(request),
             detail=one_line(request.detail),
             result=self._result(request),
             result_look="good" if request.result[0] == RAN else "bad",
-            answers=request.answers,
             undoable=bool(request.rules) and not request.undone,
             undone=tuple(map(redact, request.rules)) if request.undone else (),
             spent=self._spent(request),
