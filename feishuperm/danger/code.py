@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Container, Iterator
 
-from feishuperm.danger.command_table import pattern
+from feishuperm.danger.command_table import pattern, words
 from feishuperm.danger.interpreter import (
     DECODED,
     DOWNLOADED,
@@ -210,9 +210,6 @@ def judge_sql(state: ShellState, name: str, text: str) -> None:
         _sql_file(state, name, Arg(match[1]))
 
 
-_SQL_TEXT = "-c -e -q -Q -cmd --command --execute --eval --query"
-
-
 def sql_client(state: ShellState, call: Call) -> Output:
     name, args, rest = call.name, call.args, call.operands
     state.suspicious(call.given)
@@ -238,7 +235,7 @@ def _statements(call: Call, rest: Args) -> list[str]:
     bare = call.name in ("redis-cli", "valkey-cli", "bq")  # their words are one
     texts = [
         *(arg for arg in call.args if re.search(r"\s", arg)),
-        call.args.value_of(*_SQL_TEXT.split()) or "",
+        call.args.value_of(*words("statement options")) or "",
         call.given.text or "",
         " ".join(rest) if bare else "",
     ]

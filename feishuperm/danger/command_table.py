@@ -22,19 +22,6 @@ from feishuperm.shell.programs import (
 from feishuperm.tables import sections
 
 LOOKED_AT = 10  # words of a command
-HARMLESS = re.compile(
-    r"--(?:dry-?run(?:=.*)?|help|simulate)|-whatif|-help|can-i|\S*ToMavenLocal",
-    re.IGNORECASE,
-)
-_ASKS = re.compile(r"help|search|view|info|show|explain|ls|list|describe|diff|preview")
-# Programs for disks that only look with these.
-_LOOKS = {"-l", "--list", "-I", "-i", "print", "-N"}
-_FOLDER = ("-C", "--chdir", "--directory", "--cwd")  # where a program works
-# What runs of a folder that is named.
-ENTRIES = (
-    *("__main__.py", "index.js", "package.json"),
-    *("Makefile", "makefile", "GNUmakefile"),
-)
 
 
 class Row(NamedTuple):
@@ -116,8 +103,8 @@ def _phrase(row: str) -> re.Pattern[str]:
 def is_harmless(args: Sequence[str]) -> bool:
     """Whether a command only says what it would do."""
     alone = len(args) == 1 and args[0] in ("--version", "version", "-V")
-    asks = alone or (bool(args) and _ASKS.fullmatch(args[0]) is not None)
-    return asks or any(map(HARMLESS.fullmatch, args))
+    asks = alone or (bool(args) and pattern("asks").fullmatch(args[0]) is not None)
+    return asks or any(map(pattern("harmless").fullmatch, args))
 
 
 def deeds(name: str, args: Sequence[str]) -> list[str]:
@@ -126,7 +113,7 @@ def deeds(name: str, args: Sequence[str]) -> list[str]:
     rows = _deeds().get(name) or _deeds().get(next(stars, ""), [])  # `mkfs*`
     if not rows or is_harmless(args):
         return []
-    if rows[0][0] == "danger.device" and _LOOKS & set(args):
+    if rows[0][0] == "danger.device" and words("disk looks").keys() & set(args):
         return []
     # Behind `--` the words are another program's.
     own = itertools.islice(itertools.takewhile("--".__ne__, args), LOOKED_AT)
@@ -181,5 +168,5 @@ def files_of(name: str, fields: Sequence[str]) -> Iterator[str]:
 def _folders(args: Sequence[str]) -> Iterator[str]:
     for word, following in zip(args, (*args[1:], "")):
         option, _, value = word.partition("=")
-        if option in _FOLDER:
+        if option in words("folder options"):
             yield value or following

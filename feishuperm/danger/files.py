@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from feishuperm.danger.command_table import pattern, words
+from feishuperm.danger.command_table import lists, pattern, words
 from feishuperm.danger.interpreter import (
     DECODED,
     DOWNLOADED,
@@ -351,18 +351,10 @@ def unpacks(state: ShellState, call: Call) -> Output:
     return out
 
 
-# Options with a program in them.
-_PACKING = {
-    "tar": ("--checkpoint-action", "--to-command", "--use-compress-program", "-I"),
-    "zip": ("-TT", "--unzip-command"),
-    "sort": ("--compress-program",),
-    **dict.fromkeys(("unzip", "7z", "cpio"), ()),
-}
-
-
 def _beside_packing(state: ShellState, call: Call) -> None:
     """What tar is told to run, and whether what it packs is deleted."""
-    for option in _PACKING.get(call.name, _PACKING["tar"]):
+    packing = lists("packing")
+    for option in packing.get(call.name, packing["tar"]):
         action = call.args.value_of(option)
         text = re.sub(r"\Aexec=", "", action or "")
         own = option == "--checkpoint-action" and text == action  # `dot`, `echo=`

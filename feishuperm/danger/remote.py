@@ -166,9 +166,6 @@ def kubectl(state: ShellState, call: Call) -> Output:
 
 # Fetching and sending.
 
-_FILES = ("-T", "--upload-file", "--post-file", "--body-file")
-_NAMED = ("-H", "--header", "-u", "--user", "--oauth2-bearer", "-A", "--auth", "-a")
-
 
 def download(state: ShellState, call: Call) -> Output:
     """curl, wget: hosts, files written, what is sent."""
@@ -226,7 +223,7 @@ def _sent(state: ShellState, args: Args, given: Output, host: str) -> None:
     state.leaks(given, host)
     files = pattern("sent_file").finditer
     paths = [match[1] for arg in args for match in files(arg[:4096])]
-    paths += [path for path in map(args.value_of, _FILES) if path]
+    paths += [path for path in map(args.value_of, words("file options")) if path]
     for path in paths:
         state.leaks(state.reads(path) or UNSEEN, host)
     for before, arg in zip(["", *args], args):
@@ -242,7 +239,7 @@ def _is_its_own(option: str, arg: Arg, host: str) -> bool:
     name = vendor[1] if vendor else "API"
     name = {"GH": "GITHUB", "AWS": "AMAZON"}.get(name, name)
     its_own = name in words("anybodys") or name.lower() in host.lower()
-    return its_own or option in _NAMED or option.startswith("--header")
+    return its_own or option in words("token options") or option.startswith("--header")
 
 
 def netcat(state: ShellState, call: Call) -> Output:

@@ -43,14 +43,8 @@ _CARRIES = (
     *((name,) for name in ("--prepare", "--cleanup", "--setup", "--conclude")),
 )
 
-# What a first word says of a program that is not known otherwise.
-_VERBS = {
-    **dict.fromkeys(("publish", "unpublish", "deploy", "shipit"), "danger.publish"),
-    **dict.fromkeys(("destroy", "nuke", "teardown"), "danger.machine"),
-}
 # Behind a program that is not known: what it may well run.
 RUN_BY_OTHERS = frozenset(["rm", "sudo", "doas", "dd", "shred", *SHELLS])
-_DATABASE = {"dbshell", "dbconsole", "--stdin", "db", "sql", "query"}
 
 
 def wrapped(state: ShellState, call: Call) -> Output:
@@ -349,14 +343,11 @@ def terminals(state: ShellState, call: Call) -> Output:
     return UNSEEN
 
 
-_EDITOR_OPTIONS = ("-c", "-ex", "--eval", "--cmd", "-o")
-
-
 def editor(state: ShellState, call: Call) -> Output:
     """vim -c, gdb -ex: an option's value may hold `!command`."""
     for option, text in zip([Arg(""), *call.args], call.args):
         match = pattern("editor_runs").search(text)
-        if match and (option in _EDITOR_OPTIONS or text.startswith("+")):
+        if match and (option in words("editor options") or text.startswith("+")):
             state.run(Arg(match[1].strip("'\")")))
     texts = [*call.args, call.given.text or ""]
     writes = any(pattern("editor_writes").search(text[:5000]) for text in texts)
@@ -407,8 +398,6 @@ def at(state: ShellState, call: Call) -> None:
 
 # Packages: what is installed, published, or fetched to be run.
 
-_FROM = ("--git", "-r", "--requirement", "-e", "--editable")
-
 
 def packages(state: ShellState, call: Call) -> Output:
     for phrase in sections("danger/commands.txt")["runs packages"]:
@@ -438,7 +427,7 @@ def _install(state: ShellState, call: Call, wanted: list[Arg]) -> None:
     index = args.value_of("-i", "--index-url", "--extra-index-url", "--registry")
     sources = [
         *wanted,
-        *(args.value_of(*_FROM) or "").split(),
+        *(args.value_of(*words("package sources")) or "").split(),
         "http:" if pattern("plain_http").match(index or "") else "",
     ]
     for source in sources:
@@ -678,8 +667,8 @@ def _printed(name: str, args: Args, out: Output) -> Output:
 
 
 def _by_verb(state: ShellState, name: str, args: Args) -> bool:
-    key = _VERBS.get(args[0]) if args else None
-    if key is None or pattern("naming").fullmatch(name) or is_harmless(args):
+    key = next((k for k, verbs in lists("verbs").items() if {*verbs} & {*args[:1]}), "")
+    if not key or pattern("naming").fullmatch(name) or is_harmless(args):
         return False
     state.note(key, shown(name, args))
     return True
@@ -687,7 +676,9 @@ def _by_verb(state: ShellState, name: str, args: Args) -> bool:
 
 def fed_sql(state: ShellState, args: Args, given: Output) -> None:
     """Statements that a framework hands to its database."""
-    statement = destroys(given.text or "") if _DATABASE & set(args) else ""
+    statement = (
+        destroys(given.text or "") if words("databases").keys() & set(args) else ""
+    )
     if statement:
         state.note("danger.data", statement)
 
