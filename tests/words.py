@@ -43,6 +43,7 @@ TOLD = (
     *("agents/agents", "danger/sentences", "lib/feishu_codes", "lib/tools"),
     "setup/modes",
     "danger/sentences",
+    "models/form",
     "services/refusals",
     "services/sentences",
     "server/sentences",

@@ -23,6 +23,7 @@ from feishuperm.messages import msg
 from feishuperm.models.ask import TEXT_LIMIT, Field, Option
 from feishuperm.models.fields import list_at, text_at
 from feishuperm.models.names import NOT_OFFERED
+from feishuperm.tables import rows
 
 Say = Callable[..., str]
 
@@ -36,14 +37,13 @@ FORM_KEYS = frozenset(
 )
 # Type -> what else a property of it may say.
 KEYS = {
-    "string": frozenset(
-        ("minLength", "maxLength", "format", "enum", "enumNames", "oneOf")
-    ),
-    "number": frozenset(("minimum", "maximum")),
-    "integer": frozenset(("minimum", "maximum")),
-    "boolean": frozenset(),
-    "array": frozenset(("items", "minItems", "maxItems", "uniqueItems")),
+    "string": "minLength maxLength format enum enumNames oneOf",
+    "number": "minimum maximum",
+    "integer": "minimum maximum",
+    "boolean": "",
+    "array": "items minItems maxItems uniqueItems",
 }
+TABLE = "models/form.txt"
 CHOICES = frozenset(("enum", "oneOf", "items"))  # what names options
 NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 WHOLE = re.compile(r"-?[0-9]+(?:\.0+)?")
@@ -169,7 +169,8 @@ def _entry(name: str, rules: object, required: bool) -> Entry | None:
     kind = text_at(rules, "type")
     if not isinstance(rules, dict) or kind not in KEYS:
         return None
-    if not (KEYS[kind] | TEXTS | {"type"}).issuperset(rules) or not _limits_fit(rules):
+    known = {*KEYS[kind].split(), *TEXTS, "type"}
+    if not known.issuperset(rules) or not _limits_fit(rules):
         return None
     if "format" in rules and text_at(rules, "format") not in FORMATS:
         return None
@@ -246,8 +247,8 @@ def _hint(entry: Entry, say: Say) -> str:
     said = text_at(rules, "description")
     words = [said] if said else []
     demand = rules.get("format") or entry.type
-    if demand in DEMANDS:
-        words.append(say(DEMANDS[demand]))
+    if demand in rows(TABLE, "demands"):
+        words.append(say(rows(TABLE, "demands")[demand]))
     for low, high, key in BOUNDS:
         if low in rules or high in rules:
             bounds = f"{rules.get(low, '')}–{rules.get(high, '')}"
@@ -257,14 +258,6 @@ def _hint(entry: Entry, say: Say) -> str:
     return " · ".join(words)
 
 
-DEMANDS = {
-    "email": msg("an e-mail address"),
-    "uri": msg("an address"),
-    "date": msg("a date such as 2026-01-31"),
-    "date-time": msg("a time such as 2026-01-31T08:30:00+08:00"),
-    "number": msg("a number"),
-    "integer": msg("a whole number"),
-}
 BOUNDS = (
     ("minimum", "maximum", ""),
     ("minLength", "maxLength", msg("{bounds} characters")),
@@ -307,18 +300,12 @@ def _text(entry: Entry, given: list[str], say: Say) -> str | Wrong:
     return Wrong(msg("“{field}” does not have the required format."))
 
 
-NO_NUMBER = {
-    "number": msg("“{field}” must be a number."),
-    "integer": msg("“{field}” must be a whole number."),
-}
-
-
 def _number(entry: Entry, given: list[str], say: Say) -> int | float | Wrong:
     typed = " ".join(given).strip()
     whole = WHOLE.fullmatch(typed)
     pattern = WHOLE if entry.type == "integer" else NUMBER
     if len(typed) > LONGEST_NUMBER or not pattern.fullmatch(typed):
-        return Wrong(NO_NUMBER[entry.type])
+        return Wrong(rows(TABLE, "no numbers")[entry.type])
     number = int(typed.partition(".")[0]) if whole else float(typed)
     low, high = (entry.rules.get(key, number) for key in ("minimum", "maximum"))
     fits = math.isfinite(number) and low <= number <= high
