@@ -34,6 +34,7 @@ from feishuperm.lib.log import log
 from feishuperm.models.ask import from_plain
 from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.services.ledger import KEY_BYTES, make_key, read_key
+from feishuperm.tables import rows
 
 SIGNATURE_BYTES = 16  # 128 bits: nobody guesses one in a request's lifetime
 TOKEN_SECONDS = 600
@@ -45,16 +46,7 @@ SEEN_SECONDS = 3600  # how exactly the file remembers when a session was last se
 AGENT_CHARACTERS = 160  # of the browser's own description, as it is kept
 TRIED_COOKIES = 4  # of our name in one request; a neighbour may have added his
 
-# What a browser calls itself, in the order to look; Chrome claims to be Safari.
-BROWSERS = (
-    ("Feishu", "Feishu"), ("Lark", "Lark"), ("MicroMessenger", "WeChat"),
-    ("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("FxiOS", "Firefox"),
-    ("CriOS", "Chrome"), ("Chrome", "Chrome"), ("Safari", "Safari"),
-)  # fmt: skip
-SYSTEMS = (
-    ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"),
-    ("Windows", "Windows"), ("Macintosh", "macOS"), ("Linux", "Linux"),
-)  # fmt: skip
+BROWSERS = "services/browsers.txt"
 
 
 def load_key(path: str) -> bytes:
@@ -150,10 +142,11 @@ class Session(NamedTuple):
     @property
     def browser(self) -> str:
         """Browser and system in a word each, as far as they can be told."""
-        names = [
-            next((name for part, name in table if part in self.agent), "")
-            for table in (BROWSERS, SYSTEMS)
-        ]
+        tables = [rows(BROWSERS, name).items() for name in ("browsers", "systems")]
+        found = (
+            (name for part, name in table if part in self.agent) for table in tables
+        )
+        names = [next(name, "") for name in found]
         return ", ".join(filter(None, names)) or "?"
 
     def is_over(self, now: float) -> bool:
