@@ -185,16 +185,6 @@ class Ask(NamedTuple):
         )  # fmt: skip
 
 
-def _second(
-    ask: Ask, offers: Sequence[Offer], yes: list[Offer], no: list[Offer]
-) -> list[Offer]:
-    """The second row: what lasts beside what stops, where a call is judged."""
-    if ask.kind in ("plan", "question"):
-        return []
-    lasting = [] if ask.dangers else [o for o in offers if o.look == FOREVER]
-    return [*yes, *lasting, *no]
-
-
 class Layout:
     """Where the buttons of an ask stand: what lets it happen left, refusals right."""
 
@@ -213,7 +203,10 @@ class Layout:
         yes = [o for o in beside if o.look == YES]
         no = [o for o in beside if not o.grants]
         self.first = [*yes[:1], *no[:1]]
-        self.second = _second(ask, beside, [*yes[1:]], [*no[1:]])
+        lasting = [] if ask.dangers else [o for o in beside if o.look == FOREVER]
+        # What lasts beside what stops, where a call is judged.
+        judges = ask.kind not in ("plan", "question")
+        self.second = [*yes[1:], *lasting, *no[1:]] if judges else []
         self.folded = [o for o in rest if o not in (*self.first, *self.second)]
         # Those whose fields are wanted at once.
         self.filled = [o for o in self.first if o.needs or o.words]

@@ -281,8 +281,10 @@ class Approvals:
         return True
 
     def _pass_call(self, request: Request, payload: AskPayload) -> Pass:
+        plan = self.presenter.plan(request, payload)
         return Pass(
-            rules=self.presenter.pass_rules(request, payload),
+            # A rule that is broad would let more through.
+            rules=() if plan.broad else plan.rules,
             call=call_digest(payload),
             session=request.session,
             project=os.path.realpath(request.project),

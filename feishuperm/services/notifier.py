@@ -91,11 +91,14 @@ class Notifier:
         Without `push` only people who look see it, and a channel whose card is out
         watches over it.
         """
-        muted = any(channel.muted() for channel in self._that_are(passive=False))
+        pushers = self._that_are(passive=False)
+        muted = any(channel.muted() for channel in pushers)
         # Of what has come in this night, no card is out that a hook could know of.
         is_held = self._is_quiet(request) and request.created >= self.quiet.now()[0]
         is_back = not push and not is_held
-        pushing = self._pushing(request, not is_back and not muted, is_back)
+        # Those that send it out, or have sent it before.
+        wanted = not is_back and not muted and request.kind in self._kinds
+        pushing = [c for c in pushers if wanted or c.keeps(request.id, is_back)]
         showing = Showing(request, pushing, is_back)
         if pushing:
             self._showings[request.id] = showing
@@ -109,12 +112,6 @@ class Notifier:
             self._give_up(request, why)
         else:
             self._show_when_free(showing)
-
-    def _pushing(self, request: Request, push: bool, is_back: bool) -> list[Channel]:
-        """Those that send it out, or have sent it before."""
-        wanted = push and request.kind in self._kinds
-        pushers = self._that_are(passive=False)
-        return [c for c in pushers if wanted or c.keeps(request.id, is_back)]
 
     def _that_are(self, passive: bool) -> list[Channel]:
         """Those that show it to people who look, or the others."""

@@ -226,11 +226,6 @@ class Presenter:
             what=visible(request.detail or request.summary),
         )
 
-    def pass_rules(self, request: Request, payload: AskPayload) -> tuple[str, ...]:
-        """The rules of a pass; none where a rule would let more through."""
-        plan = self.plan(request, payload)
-        return () if plan.broad else plan.rules
-
     def _with_rules(self, ask: Ask, kind: Kind, plan: RulePlan) -> Ask:
         """The ask with what "always" would write, and what must be said before."""
         note = plan.refusal or plan.note
