@@ -41,13 +41,9 @@ msgstr ""
 # Tables of text that hold sentences.
 TOLD = (
     *("agents/agents", "danger/sentences", "lib/feishu_codes", "lib/tools"),
-    "setup/modes",
-    "danger/sentences",
-    "models/form",
-    "services/refusals",
-    "services/sentences",
-    "server/sentences",
-)  # tables of text that hold sentences
+    *("setup/modes", "models/form", "server/sentences"),
+    *("services/refusals", "services/sentences"),
+)
 METHODS = ("say", "translate")  # of those also by this name
 Key = tuple[str, str]  # context, English
 
