@@ -24,6 +24,13 @@ from feishuperm.tables import sections
 LOOKED_AT = 10  # words of a command
 
 
+# What runs of a folder that is named.
+ENTRIES = (
+    *("__main__.py", "index.js", "package.json"),
+    *("Makefile", "makefile", "GNUmakefile"),
+)
+
+
 class Row(NamedTuple):
     """A program of the table."""
 

@@ -305,7 +305,7 @@ def _number(entry: Entry, given: list[str], say: Say) -> int | float | Wrong:
     whole = WHOLE.fullmatch(typed)
     pattern = WHOLE if entry.type == "integer" else NUMBER
     if len(typed) > LONGEST_NUMBER or not pattern.fullmatch(typed):
-        return Wrong(rows(TABLE, "no numbers")[entry.type])
+        return Wrong(msg(rows(TABLE, "no numbers")[entry.type]))
     number = int(typed.partition(".")[0]) if whole else float(typed)
     low, high = (entry.rules.get(key, number) for key in ("minimum", "maximum"))
     fits = math.isfinite(number) and low <= number <= high

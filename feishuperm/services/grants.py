@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from feishuperm.agents.table import CLAUDE
-from feishuperm.danger.command_table import words
+from feishuperm.danger.command_table import ENTRIES
 from feishuperm.danger.reader import read_call
 from feishuperm.errors import FeishupermError, FileError, PayloadError
 from feishuperm.lib.files import read_bytes, write_atomic
@@ -498,7 +498,7 @@ def _files(paths: Iterable[str]) -> list[str] | None:
         if names is None or len(names) > left:
             return None
         folders = [name for name in names if os.path.isdir(name)]
-        names += [os.path.join(f, entry) for f in folders for entry in words("entries")]
+        names += [os.path.join(f, entry) for f in folders for entry in ENTRIES]
         left -= len(names)
         reals = map(os.path.realpath, names)
         seen.update(dict.fromkeys(filter(os.path.isfile, reals)))
