@@ -54,13 +54,7 @@ from feishuperm.lib.process_tree import SessionProcesses
 from feishuperm.lib.program import self_command
 from feishuperm.messages import message_of, msg
 from feishuperm.models.panel import Panel
-from feishuperm.models.settings import (
-    BY_KEY,
-    Settings,
-    host_is_local,
-    url_host,
-    url_of,
-)
+from feishuperm.models.settings import BY_KEY, Settings, host_is_local, url_host, url_of
 from feishuperm.server.listen import (
     HookAcceptor,
     HttpAcceptor,

@@ -13,13 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.hooks.config_manager import ConfigManager
-from feishuperm.hooks.trust import (
-    NAMES,
-    Records,
-    Trust,
-    content_hash,
-    project_content,
-)
+from feishuperm.hooks.trust import NAMES, Records, Trust, content_hash, project_content
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.display import one_line, pad, visible
 from feishuperm.lib.language import translate

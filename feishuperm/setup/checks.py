@@ -17,15 +17,7 @@ from functools import partial
 from typing import Any
 
 from feishuperm.app.api import BOT, AppApi, split_fix
-from feishuperm.app.health import (
-    APPLICATION,
-    FAIL,
-    OK,
-    Finding,
-    examine,
-    fail,
-    ok,
-)
+from feishuperm.app.health import APPLICATION, FAIL, OK, Finding, examine, fail, ok
 from feishuperm.errors import FeishupermError, SettingError
 from feishuperm.lib import feishu
 from feishuperm.lib.control import NotRunningError, ask_server
