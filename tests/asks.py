@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from feishuperm.lib.log import finish
 from feishuperm.models.ask import Ask
 from feishuperm.models.kind import KINDS
 from feishuperm.models.payload import (
@@ -14,7 +15,7 @@ from feishuperm.models.payload import (
 )
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
-from feishuperm.services.presenter import Presenter, at_once
+from feishuperm.services.presenter import Presenter
 from feishuperm.services.request_manager import new_request
 from feishuperm.services.rule_writer import RuleWriter
 from tests.lib.samples import CALLS
@@ -47,7 +48,7 @@ def make_ask(
     settings = Settings({"FEISHUPERM_LANG": language})
     request.seconds = settings.permission_request_timeout
     presenter = Presenter(settings, RuleWriter())
-    request.keep_ask(at_once(presenter.brief(request, payload)))
+    request.keep_ask(finish(presenter.brief(request, payload)))
     ask = presenter.ask(request, payload)
     return ask._replace(branch="feature/x")._replace(**changes)
 
@@ -60,7 +61,7 @@ def ask_of(event: dict[str, Any]) -> Ask:
     hook = HookRequest(ID, "", "/home/me/my-project", raw)
     request = new_request(hook, payload, 1700000000.0, 0.0)
     request.seconds = KINDS[request.kind].seconds or 55
-    return at_once(Presenter(Settings({}), RuleWriter()).brief(request, payload))
+    return finish(Presenter(Settings({}), RuleWriter()).brief(request, payload))
 
 
 def url(path: str, id: str) -> str:

@@ -36,8 +36,11 @@ from feishuperm.models.settings import LOG_LEVELS, SETTINGS, Settings
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
+    from typing import TypeVar
 
     from feishuperm.lib.secret_finders import Span
+
+    T = TypeVar("T")
 
 MAX_FILE = 1 << 20  # weeks of decisions; three of them are kept
 OLD_FILES = 2
@@ -78,13 +81,13 @@ def mask(text: str) -> str:
     return finish(masking(text)).text
 
 
-def finish(steps: Steps) -> Masked:
+def finish(steps: Generator[None, None, T]) -> T:
     """All steps at once."""
     try:
         while True:
             next(steps)
     except StopIteration as done:
-        result: Masked = done.value
+        result: T = done.value
         return result
 
 

@@ -20,7 +20,7 @@ from feishuperm.danger.paths import UNKNOWN as HOLE
 from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.files import current_branch
-from feishuperm.lib.log import HIDDEN, Masked, log, redact, redacting
+from feishuperm.lib.log import HIDDEN, Masked, finish, log, redact, redacting
 from feishuperm.lib.tool import ToolDetail, extract_tool_detail
 from feishuperm.messages import msg, text
 from feishuperm.models import request as states
@@ -473,17 +473,7 @@ def remark_blocks(payload: AskPayload, say: Say) -> Iterator[Block]:
 def brief_ask(payload: AskPayload, id: str, project: str, language: str) -> Ask:
     """The same as a card may show it: masked, of bounded size."""
     ask = plain_ask(payload, id, project, language, BRIEF)
-    return at_once(hiding(fit(ask, BRIEF)))
-
-
-def at_once(steps: Generator[None, None, Ask]) -> Ask:
-    """All steps of making an ask."""
-    try:
-        while True:
-            next(steps)
-    except StopIteration as done:
-        ask: Ask = done.value
-        return ask
+    return finish(hiding(fit(ask, BRIEF)))
 
 
 def hiding(ask: Ask) -> Generator[None, None, Ask]:

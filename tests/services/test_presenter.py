@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from feishuperm.lib.feishu import build_permission_card
+from feishuperm.lib.log import finish
 from feishuperm.messages import text
 from feishuperm.models import request as states
 from feishuperm.models.ask import Ask, Field, Offer, Option
@@ -21,7 +22,6 @@ from feishuperm.services.grants import Pass
 from feishuperm.services.presenter import (
     BRIEF,
     Presenter,
-    at_once,
     brief_ask,
     hiding,
     last_paragraph,
@@ -48,7 +48,7 @@ def request_of(tool_name: str = "Bash", **tool_input: Any) -> Request:
     hook = HookRequest(ID, "", "/home/me/shop", raw)
     request = new_request(hook, payload, 1700000000.0, 0.0)
     request.seconds = 55
-    request.keep_ask(at_once(presenter().brief(request, payload)))
+    request.keep_ask(finish(presenter().brief(request, payload)))
     return request
 
 
@@ -58,7 +58,7 @@ def whole(tool_name: str = "Bash", **tool_input: Any) -> Ask:
 
 def brief(tool_name: str = "Bash", **tool_input: Any) -> Ask:
     request = request_of(tool_name, **tool_input)
-    return at_once(presenter().brief(request, request.payload()))
+    return finish(presenter().brief(request, request.payload()))
 
 
 # What waits.
@@ -139,7 +139,7 @@ def test_new_kind_and_button_are_on_the_card(extra: Kind) -> None:
 
 def test_short_request_is_brief_by_itself() -> None:
     request = request_of(command="npm test")
-    brief = at_once(presenter().brief(request, request.payload()))
+    brief = finish(presenter().brief(request, request.payload()))
     assert brief == presenter().ask(request)
 
 
@@ -254,7 +254,7 @@ def test_mask_that_could_hide_more_than_a_word_takes_the_granting_buttons_away(
 def masked_fields(*fields: Field) -> Ask:
     answer = Offer("answer", needs=True, grants=True, fields=("q0",))
     made = brief(command="ls")._replace(actions=(answer,), fields=fields)
-    return at_once(hiding(made))
+    return finish(hiding(made))
 
 
 def test_choice_that_names_a_secret_can_be_taken_on_the_page_alone() -> None:
