@@ -54,6 +54,7 @@ SHOWN_WAITING = 100  # a longer list helps nobody at a terminal
 # What a session may send: its supervisor is one of its hooks, and has things to tell.
 # The list of sessions tells it nothing that it could not read by itself.
 FOR_SESSIONS = ("status", "look", "notice", "sessions")
+RELEASED = "released by the user"
 FOR_PERSONS = ("passes", "pass_add", "pass_revoke")
 REFUSAL = "refused to {}, a process of a session that asks; run it outside of it"
 MAX_PARTS = 20_000  # decoding and showing more would be felt by everybody who waits
@@ -214,10 +215,6 @@ class Control(NamedTuple):
             ],
         }
 
-    def look(self, command: dict[str, Any]) -> Reply:
-        """A person is about to ask for the status: see who else is connected."""
-        return {"busy": self.approvals.notifier.look()}
-
     def sessions(self, command: dict[str, Any]) -> Reply:
         """The sessions of this machine; `look`: see first which there are."""
         if command.get("look") is True:
@@ -227,35 +224,11 @@ class Control(NamedTuple):
         problem = self.listed.problem
         return {"busy": False, "problem": problem, "sessions": self.listed.rows()}
 
-    def release(self, command: dict[str, Any]) -> Reply:
-        """Hand pending requests back to the terminals."""
-        return {"released": self.approvals.release_all("released by the user")}
-
     def stop(self, command: dict[str, Any]) -> Reply:
         """End the server, after this answer is out."""
         released = self.approvals.close()
         self.stops()
         return {"released": released}
-
-    def handover(self, command: dict[str, Any]) -> Reply:
-        """End the server and leave pending requests to the next one, which starts soon.
-
-        `again`: the same process becomes that one, in its terminal.
-        """
-        return {"waiting": self.hands_over(command.get("again") is True)}
-
-    def notice(self, command: dict[str, Any]) -> Reply:
-        """Send a card that asks nothing."""
-        return {"queued": self.notices.command(command)}
-
-    def undone(self, command: dict[str, Any]) -> Reply:
-        """`log undo` took rules back: look at the ledger, and show it."""
-        return {"undone": self.approvals.learn_undo(str(command.get("id")))}
-
-    def passes(self, command: dict[str, Any]) -> Reply:
-        """Every pass that is good now."""
-        passes = self.approvals.passes
-        return {"passes": [passes.describe(row) for row in passes.all()]}
 
     def pass_add(self, command: dict[str, Any]) -> Reply:
         """Make a pass for an exact rule."""
@@ -293,11 +266,28 @@ class Control(NamedTuple):
 
 
 COMMANDS: dict[str, Callable[[Control, dict[str, Any]], Reply]] = {
-    row.__name__: row
-    for row in (
-        *(Control.status, Control.look, Control.sessions),
-        *(Control.release, Control.stop),
-        *(Control.handover, Control.notice, Control.undone),
-        *(Control.passes, Control.pass_add, Control.pass_revoke),
-    )
+    "status": Control.status,
+    # A person is about to ask for the status: see who else is connected.
+    "look": lambda own, _: {"busy": own.approvals.notifier.look()},
+    "sessions": Control.sessions,
+    # Hand pending requests back to the terminals.
+    "release": lambda own, _: {"released": own.approvals.release_all(RELEASED)},
+    "stop": Control.stop,
+    # End the server and leave pending requests to the next one, which starts soon.
+    # `again`: the same process becomes that one, in its terminal.
+    "handover": lambda own, said: {
+        "waiting": own.hands_over(said.get("again") is True)
+    },
+    # Send a card that asks nothing.
+    "notice": lambda own, said: {"queued": own.notices.command(said)},
+    # `log undo` took rules back: look at the ledger, and show it.
+    "undone": lambda own, said: {
+        "undone": own.approvals.learn_undo(str(said.get("id")))
+    },
+    # Every pass that is good now.
+    "passes": lambda own, _: {
+        "passes": list(map(own.approvals.passes.describe, own.approvals.passes.all()))
+    },
+    "pass_add": Control.pass_add,
+    "pass_revoke": Control.pass_revoke,
 }
