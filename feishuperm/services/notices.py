@@ -17,10 +17,9 @@ from typing import Any
 from feishuperm.agents.table import CLAUDE
 from feishuperm.lib.feishu import (
     Bot,
-    Post,
     build_notice_card,
+    card_message,
     permission_messages,
-    send_feishu_card,
 )
 from feishuperm.lib.files import current_branch
 from feishuperm.lib.log import log
@@ -105,29 +104,28 @@ def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -
     named = os.getcwd() if payload.agent != CLAUDE else ""
     project = named or os.environ.get("CLAUDE_PROJECT_DIR") or payload.base.cwd
     ask = brief_ask(payload, request_id, project, settings.feishuperm_lang)
-    if not settings.feishu_webhook_url or ask.kind not in settings.feishuperm_notify:
-        return
-    if quiet_hours(settings).until():
+    bot = _bot(settings)
+    if bot is None or ask.kind not in settings.feishuperm_notify:
         return
     ask = ask._replace(created=time.time())
-    if settings.titles_only():
-        ask = ask.bare()
-    messages = permission_messages(ask, at=settings.feishu_at)
-    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
-    Bot(url, secret, _post(settings)).send_first(messages)
+    ask = ask.bare() if settings.titles_only() else ask
+    bot.send_first(permission_messages(ask, at=settings.feishu_at))
 
 
 def tell_unreadable(settings: Settings) -> None:
     """A request came that nobody can read: say so, without a server."""
-    if not settings.feishu_webhook_url or quiet_hours(settings).until():
+    bot, project = _bot(settings), os.environ.get("CLAUDE_PROJECT_DIR", "")
+    if bot is None:
         return
-    project = os.environ.get("CLAUDE_PROJECT_DIR", "")
     notice = Notice("unreadable", time.time(), project, current_branch(project))
     notice = notice.bare() if settings.titles_only() else notice
     card = build_notice_card(notice, settings.feishuperm_lang, settings.feishu_at)
-    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
-    send_feishu_card(url, card, secret, _post(settings))
+    bot.send(card_message(card))
 
 
-def _post(settings: Settings) -> Post:
-    return partial(post_json, ca_file=settings.feishuperm_ca_file)
+def _bot(settings: Settings) -> Bot | None:
+    """The custom bot, if there is one and no card is held back now."""
+    if not settings.feishu_webhook_url or quiet_hours(settings).until():
+        return None
+    post = partial(post_json, ca_file=settings.feishuperm_ca_file)
+    return Bot(settings.feishu_webhook_url, settings.feishu_webhook_secret, post)
