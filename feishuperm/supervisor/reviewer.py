@@ -25,28 +25,15 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.child import MAX_OUTPUT, STDOUT, Child, signals_after
 from feishuperm.messages import message_of, msg
 from feishuperm.models.fields import decoded, text_at, value_at
+from feishuperm.tables import sections
 
 RECURSION = "FEISHUPERM_SUPERVISOR"  # in the environment of everything inside a review
 KILL_ROUNDS = 200  # a second: nothing but the kernel itself outlives SIGKILL so long
-SCHEMA = {
-    "type": "object",
-    "properties": {"allow_stop": {"type": "boolean"}, "feedback": {"type": "string"}},
-    "required": ["allow_stop", "feedback"],
-    "additionalProperties": False,
-}
-# One review reads a session once and looks at some files; more means it got lost.
-BUDGET_USD = "2"
-FLAGS = (
-    "--fork-session",
-    "--no-session-persistence",  # else every review is a session in the user's picker
-    "--output-format", "json",
-    "--json-schema", json.dumps(SCHEMA),
-    "--settings", '{"disableAllHooks":true}',
-    "--strict-mcp-config",  # and no --mcp-config: none of the user's servers starts
-    "--tools", "Read,Glob,Grep",
-    "--permission-mode", "dontAsk",
-    "--max-budget-usd", BUDGET_USD,
-)  # fmt: skip
+FLAGS = [
+    word
+    for line in sections("supervisor/flags.txt")["flags"]
+    for word in line.split(" ", 1)
+]
 MAX_TEXT = 64 << 10  # where a verdict is looked for, from the end
 MAX_STARTS = 2000  # opening braces that are tried in a text without a whole object
 MATERIAL = {
