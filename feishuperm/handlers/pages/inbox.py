@@ -55,14 +55,8 @@ TEXTS = {
     "page.name": msg("Claude Code permission requests"),
 }
 QUIET_HOURS = msg("Quiet hours: {state}")
-# Keys that are no button's; those follow from `KINDS`.
-MOVES = ("j k ↓ ↑", msg("select a request"))
-KEYS = (
-    ("1 9", msg("choose an option by its place")),
-    ("r", msg("type a reason for denying")),
-    ("Enter", msg("open the request")),
-    ("?", msg("show or close this help")),
-)
+
+
 # Pending requests.
 
 
@@ -303,14 +297,13 @@ def _way_in(language: str, body: Html) -> bytes:
 
 
 def _help(language: str) -> str:
-    """What each key does: moving, every button that has one, and the rest."""
+    """What each key does that is a button's."""
     actions = [action for kind in KINDS.values() for action in kind.actions]
     labels: dict[str, str] = {}
     for action in actions:  # of several buttons with a key, the first names it
         labels.setdefault(action.key, action.label)
     labels.pop("", None)
     return "".join(
-        f"<dt>{' '.join(f'<kbd>{shown(key)}</kbd>' for key in keys.split(' '))}</dt>"
-        f"<dd>{said(language, label)}</dd>"
-        for keys, label in (MOVES, *labels.items(), *KEYS)
+        f"<dt><kbd>{shown(key)}</kbd></dt><dd>{said(language, label)}</dd>"
+        for key, label in labels.items()
     )
