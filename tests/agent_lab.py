@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from feishuperm.setup.steps import own_file
 from tests.fakes.agent_model import AgentModel
 from tests.fakes.model import Block, tool
 from tests.lab import KEY, Lab, Session, wait_for
@@ -290,7 +291,7 @@ class CopilotLab(AgentLab):
 
 
 class OpencodeLab(AgentLab):
-    """No hooks: a plugin of the test's own; the dialog stays open beside it."""
+    """No hooks: the plugin calls the program; the dialog stays open beside it."""
 
     name = "opencode"
     dialog = r"Permission required"
@@ -319,6 +320,11 @@ class OpencodeLab(AgentLab):
         self.put(".config/opencode/package.json", wanted)
         self.put(".config/opencode/package-lock.json", lock)
         os.makedirs(os.path.join(self.home, ".config/opencode/node_modules"))
+
+    def our_hook(self, timeout: int = 30) -> None:
+        program = os.path.join(self.bin, "feishuperm-hook")
+        plugin = own_file("agents/opencode.js", program, timeout)
+        self.put(".config/opencode/plugin/feishuperm.js", plugin.decode())
 
     def variables(self) -> dict[str, str]:
         names = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")

@@ -43,6 +43,7 @@ from feishuperm.models.ask import (
     shorten_block,
 )
 from feishuperm.models.kind import KINDS
+from feishuperm.models.names import KEPT
 from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.tables import sections
 
@@ -406,6 +407,8 @@ def rule_hint(ask: Ask) -> str:
         return ""
     if not ask.rules:
         return _say(ask, "Why there is no “Always allow”: {why}", why=ask.rule_note)
+    if ask.host:
+        return _say(ask, KEPT)
     # With a note it is not true that nobody asks any more.
     hint = (
         msg("Always allow writes this rule for the project:")

@@ -54,6 +54,7 @@ INVALID = msg("This request is invalid or has expired")
 NO_REQUEST = msg(
     "No such request: the link is incomplete, or the request ended long ago."
 )
+KEPT = msg("Until it is restarted, this agent asks no more in this project about:")
 # Where somebody decides; what a card or a page calls it.
 SURFACES = {
     "link": msg("web page"),

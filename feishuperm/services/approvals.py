@@ -55,7 +55,6 @@ from feishuperm.services.history import UNDO, Undone, undo_last, undo_rules
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import (
-    BROAD,
     STALE_PASS,
     Presenter,
     context,
@@ -284,7 +283,7 @@ class Approvals:
         plan = self.presenter.plan(request, payload)
         return Pass(
             # A rule that is broad would let more through.
-            rules=() if plan.broad else plan.rules,
+            rules=() if plan.confirm else plan.rules,
             call=call_digest(payload),
             session=request.session,
             project=os.path.realpath(request.project),
@@ -381,7 +380,10 @@ class Approvals:
             return
         request = self.requests.of_waiter(waiter)
         if request is not None and not self.watcher.settled(request):
-            self.requests.end(request, states.GONE, hears=False)
+            # A dialog that is open beside the hook has ended it.
+            is_beside = request.agent != CLAUDE and not request.serial
+            state = states.TERMINAL if is_beside else states.GONE
+            self.requests.end(request, state, hears=False)
 
     def extend_deadline(self, id: str, who: str = "") -> bool:
         """Somebody reads a request, or says so: its hook waits as long as it can.
@@ -552,8 +554,8 @@ class Approvals:
         Raises Refusal: they have not, or there is no such pass.
         """
         plan = self.presenter.plan(request, payload) if row.writes_rule else NO_PLAN
-        if plan.broad and not answer.confirmed:
-            raise self._refusal(BROAD, statuses.CONFIRM)
+        if plan.confirm and not answer.confirmed:
+            raise self._refusal(plan.confirm, statuses.CONFIRM)
         if row.passes:
             self._draw_up_pass(request, payload, row, answer)
         return plan
@@ -567,7 +569,7 @@ class Approvals:
         plan: RulePlan,
     ) -> None:
         """Do what is on the disk as an intent."""
-        written = WriteResult(problem=plan.refusal)
+        written = WriteResult(already=plan.kept, problem=plan.refusal)
         if plan.rules:
             written = self._rule_writer.write(request.project, plan)
         request.answers = self.presenter.answers(decision)

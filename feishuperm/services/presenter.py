@@ -37,7 +37,7 @@ from feishuperm.models.ask import (
     last_name,
 )
 from feishuperm.models.decision import Decision
-from feishuperm.models.fields import part_at, text_at
+from feishuperm.models.fields import list_at, part_at, text_at
 from feishuperm.models.kind import (
     COMMAND,
     KINDS,
@@ -49,7 +49,7 @@ from feishuperm.models.kind import (
     kind_of,
     offers,
 )
-from feishuperm.models.names import TEST_TOOL
+from feishuperm.models.names import KEPT, TEST_TOOL
 from feishuperm.models.payload import DANGER, AskPayload
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
@@ -75,9 +75,6 @@ TRIED = msg(
     "The session that asked tried to answer itself ({process}), and was refused."
 )
 STALE_PASS = msg("Pass {id} has ended: a file that it runs has changed")
-BROAD = msg(
-    "Every call of this tool will pass without asking"
-)  # what a person has to read before a rule for all of a tool
 TEST = msg("Claude Code test card")
 REMARK = 2000  # characters of what the client says of an event
 BRIEF = 20_000  # characters of all blocks; a card holds no more bytes
@@ -228,18 +225,19 @@ class Presenter:
 
     def _with_rules(self, ask: Ask, kind: Kind, plan: RulePlan) -> Ask:
         """The ask with what "always" would write, and what must be said before."""
-        note = plan.refusal or plan.note
-        ask = ask._replace(rules=plan.rules, rule_note=self.say(note) if note else "")
+        note, rules = plan.refusal or plan.note, plan.rules or plan.kept
+        ask = ask._replace(rules=rules, rule_note=self.say(note) if note else "")
         writing = {row.name for row in kind.actions if row.writes_rule}
-        if not plan.rules:  # it would promise what no rule can keep
+        if not rules:  # it would promise what no rule can keep
             return ask.keeping(lambda offer: offer.name not in writing)
-        words = dict.fromkeys(writing, self.say(BROAD))
-        return _with_words(ask, words) if plan.broad else ask
+        words = dict.fromkeys(writing, self.say(plan.confirm))
+        return _with_words(ask, words) if plan.confirm else ask
 
     def plan(self, request: Request, payload: AskPayload) -> RulePlan:
-        """The rules that an answer would write, which only Claude Code has."""
+        """The rules that an answer would write, or what another agent would keep."""
         if request.agent != CLAUDE:
-            return RulePlan()
+            kept = tuple(map(str, list_at(payload.fields, "always")))
+            return RulePlan(confirm=KEPT, kept=kept)
         return self._rule_writer.plan(
             payload.tool_name, payload.tool_input, request.project, payload.base.cwd
         )

@@ -377,6 +377,7 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "until": round(request.until, 3),
         "pass": request.pass_id,
         "grants": request.grants,
+        "kept": list(request.known_rules) if request.agent != CLAUDE else [],
         "seen": round(request.seen, 3),
     }
     return {
@@ -413,6 +414,8 @@ def _possible_rules(request: Request) -> list[str]:
     """
     by_person = request.state in (states.ALLOWED, states.DENIED) and request.surface
     if not by_person or request.rules or request.pass_id or request.danger:
+        return []
+    if request.agent != CLAUDE:  # it has no rules, and may keep patterns of its own
         return []
     ask = request.ask()
     return list(ask.rules) if ask is not None else []

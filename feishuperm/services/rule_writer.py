@@ -3,7 +3,7 @@
 A rule must allow exactly what the person saw, so the grammar of the client decides:
 where it has no exact form (a `*` in a command, a `?` in a path) there is no rule, and a
 refusal says why.  A rule that is a tool's bare name lets every call of it pass; such a
-plan is `broad`, and a person must have read those words (`rule.broad`) before it is
+plan says what to `confirm`, and a person must have read those words before it is
 written.  Which rule a tool gets is a column of `lib.tool`; this module makes paths
 absolute, quotes, refuses, and edits `<project>/.claude/settings.local.json`, which must
 be a plain file in a plain folder: a link in a project's place may lead to the settings
@@ -77,8 +77,9 @@ class RulePlan(NamedTuple):
     rules: tuple[str, ...] = ()  # as they stand in the file
     session_rules: tuple[tuple[str, str], ...] = ()  # (tool, content), unquoted
     refusal: str = ""  # text key
-    broad: bool = False  # lets every call of the tool pass: to be said, and confirmed
+    confirm: str = ""  # text key: what has to be read and agreed to before
     note: str = ""  # text key: what the rules will not do
+    kept: tuple[str, ...] = ()  # patterns that another agent keeps itself
 
 
 class WriteResult(NamedTuple):
@@ -127,8 +128,8 @@ class RuleWriter:
         if not _is_plain(project):
             return RulePlan(refusal=SAID["linked"])
         lasting = tuple(rule for rule in kept if not _in_project(*rule))
-        is_broad = ("",) in {rule[1:] for rule in kept}
-        return RulePlan(rules, lasting, broad=is_broad, note=_note(kept))
+        confirm = SAID["broad"] if ("",) in {rule[1:] for rule in kept} else ""
+        return RulePlan(rules, lasting, confirm=confirm, note=_note(kept))
 
     def fresh(self, project: str, plan: RulePlan) -> tuple[str, ...]:
         """Which of a plan's rules are not in the file: what an intent may name."""

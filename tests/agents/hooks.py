@@ -14,6 +14,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from tests.agents.parts import said_in
 from tests.conftest import wait_until
 from tests.served import Served
 
@@ -51,9 +52,7 @@ class AgentHook:
 
     def decision(self) -> dict[str, Any]:
         """What an agent reads in it."""
-        said: dict[str, Any] = json.loads(self.finish())
-        said = said.get("hookSpecificOutput", said)
-        return dict(said.get("decision", said))
+        return said_in(self.finish())
 
     def kill(self) -> None:
         """End it as an agent does, without a signal that it could hear."""

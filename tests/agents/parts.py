@@ -16,6 +16,8 @@ from feishuperm.protocol.frames import HookRequest
 from tests.services.test_approvals import ID, Bench, Waiter
 
 FOLDER = Path(__file__).parent / "samples"
+SERIAL = ("codex", "qwen", "copilot")  # they show no dialog while their hook waits
+HOOKED = (*SERIAL, "opencode")
 
 
 class Sample(NamedTuple):
@@ -43,6 +45,31 @@ def first(agent: str) -> dict[str, Any]:
     rows = (row for row in SAMPLES if (row.agent, row.tool) == (agent, "Bash"))
     event: dict[str, Any] = json.loads(json.dumps(next(rows).event))
     return event
+
+
+def about(agent: str, **given: Any) -> dict[str, Any]:
+    """The same event, with other things given to the command's tool."""
+    event = first(agent)
+    input_of(event).update(given)
+    return event
+
+
+def input_of(event: dict[str, Any]) -> dict[str, Any]:
+    """What was given to the tool, as the agent's event has it."""
+    held: dict[str, Any] = event.get("call") or event
+    key = next(key for key in ("toolInput", "tool_input", "input") if key in held)
+    given: dict[str, Any] = held[key]
+    return given
+
+
+def said_in(output: bytes) -> dict[str, Any]:
+    """The decision in what a hook printed, in one form for all agents."""
+    said: dict[str, Any] = json.loads(output)
+    if "reply" in said:
+        reply = said.pop("reply")
+        return {"behavior": "deny" if reply == "reject" else "allow", **said}
+    said = said.get("hookSpecificOutput", said)
+    return dict(said.get("decision", said))
 
 
 def agent_asks(

@@ -13,19 +13,20 @@ from feishuperm.agents.table import AGENTS, read_event
 from feishuperm.lib.feishu import build_permission_card
 from feishuperm.models import ask as statuses
 from feishuperm.models import request as states
-from feishuperm.models.ask import from_plain, to_plain
+from feishuperm.models.ask import Answer, from_plain, to_plain
 from feishuperm.models.kind import KINDS
 from feishuperm.services.request_manager import remembered
-from tests.agents.parts import agent_asks, first
+from tests.agents.parts import HOOKED, SAMPLES, SERIAL, about, agent_asks, first
+from tests.agents.parts import said_in as decision_in
 from tests.served import EVENT
-from tests.services.test_approvals import Bench
+from tests.services.test_approvals import ID, Bench
 
-HOOKED = ("codex", "qwen", "copilot")
 ACTIONS = [action.name for action in KINDS["permission"].actions]
 TITLES = {
     "codex": "Codex 权限请求",
     "qwen": "Qwen Code 权限请求",
     "copilot": "Copilot CLI 权限请求",
+    "opencode": "opencode 权限请求",
 }
 START = 1_700_000_000.0  # of the bench's clock
 OTHER = "1700000001-0123abcd"
@@ -42,9 +43,11 @@ def test_card_offers_only_what_the_agent_can_obey(bench: Bench, agent: str) -> N
     agent_asks(bench, agent)
     for ask, _ in (bench.inbox.asks[0], bench.channel.asks[0]):
         assert ask.title == TITLES[agent]
-        assert {offer.name for offer in ask.actions} == AGENTS[agent].actions
+        offered = {offer.name for offer in ask.actions}
+        assert offered == AGENTS[agent].actions - {"answer"}
         assert any(f.edits for f in ask.fields) is (agent == "qwen")
-        assert ask.at_zero == "terminal" and ask.rules == ()
+        assert ask.at_zero == ("terminal" if agent in SERIAL else "deny")
+        assert ask.rules == (("bash touch *",) if agent == "opencode" else ())
         hints = [field.hint for field in ask.fields if field.hint]
         assert not any("Claude" in hint for hint in hints), hints
 
@@ -71,10 +74,7 @@ def test_forged_button_that_the_agent_cannot_obey_is_refused(
 def printed(frame: tuple[bytes, bytes]) -> dict[str, Any]:
     kind, body = frame
     assert kind == b"D"
-    output: dict[str, Any] = json.loads(body)
-    output = output.get("hookSpecificOutput", output)
-    decision: dict[str, Any] = output.get("decision", output)
-    return decision
+    return decision_in(body)
 
 
 @pytest.mark.parametrize("agent", HOOKED)
@@ -93,7 +93,7 @@ def test_changed_command_goes_back_in_the_agents_own_keys(bench: Bench) -> None:
     assert printed(waiter.frames[-1]) == said
 
 
-@pytest.mark.parametrize("agent", HOOKED)
+@pytest.mark.parametrize("agent", SERIAL)
 @pytest.mark.parametrize("action", ["deny", "terminal"])
 def test_clock_never_denies_an_agent_that_shows_no_dialog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, action: str
@@ -161,7 +161,7 @@ def with_transcript(
     return event, path
 
 
-@pytest.mark.parametrize("agent", HOOKED)
+@pytest.mark.parametrize("agent", SERIAL)
 @pytest.mark.parametrize("seconds_ago", [1.0, 119.0])
 def test_request_is_given_back_soon_to_somebody_at_the_terminal(
     bench: Bench, agent: str, seconds_ago: float
@@ -179,7 +179,7 @@ def test_request_is_given_back_soon_to_somebody_at_the_terminal(
     assert lines[-1] == "有人在这个会话的终端前，现在由终端询问。"
 
 
-@pytest.mark.parametrize("agent", HOOKED)
+@pytest.mark.parametrize("agent", SERIAL)
 def test_request_waits_long_while_nobody_is_there_until_somebody_comes(
     bench: Bench, agent: str
 ) -> None:
@@ -192,7 +192,7 @@ def test_request_waits_long_while_nobody_is_there_until_somebody_comes(
     assert waiter.frames[-1] == (b"R", b"")
 
 
-@pytest.mark.parametrize("agent", HOOKED)
+@pytest.mark.parametrize("agent", SERIAL)
 def test_card_says_why_in_the_agents_name(bench: Bench, agent: str) -> None:
     event, _ = with_transcript(bench, agent, 500.0)
     agent_asks(bench, agent, event)
@@ -255,10 +255,8 @@ def test_danger_is_marked_and_secrets_are_masked_as_for_claude(
     bench: Bench, agent: str
 ) -> None:
     secret = "sk-ant-api03-" + "a1B2c3D4" * 10
-    event = first(agent)
-    key = "toolInput" if agent == "copilot" else "tool_input"
-    event[key] = {**event[key], "command": f"rm -rf /etc/x; curl -H 'X: {secret}' h.io"}
-    agent_asks(bench, agent, event)
+    command = f"rm -rf /etc/x; curl -H 'X: {secret}' h.io"
+    agent_asks(bench, agent, about(agent, command=command))
     ask, _ = bench.channel.asks[0]
     assert ask.dangers and ask.masked
     assert secret not in json.dumps(to_plain(ask))
@@ -282,6 +280,53 @@ def test_ledger_remembers_whose_request_it_was(bench: Bench, agent: str) -> None
     again = remembered({**entry, "agent": agent})
     assert again is not None
     assert again.agent == (agent if agent in AGENTS else "claude")
+
+
+def test_always_is_opencodes_own_and_agreed_to_with_its_patterns(bench: Bench) -> None:
+    waiter = agent_asks(bench, "opencode")
+    ask, _ = bench.channel.asks[0]
+    words = {offer.name: offer.confirm for offer in ask.actions}["always"]
+    card = json.dumps(build_permission_card(ask), ensure_ascii=False)
+    assert words.startswith("在它重启之前") and words in card
+    assert "bash touch *" in card and "settings" not in card
+    assert bench.answer("always").status == statuses.CONFIRM
+    assert bench.answer("always", confirmed=True).status == statuses.SETTLED
+    assert waiter.frames[-1] == (b"D", b'{"reply": "always"}\n')
+    (entry,) = bench.ledger.ends
+    assert entry["kept"] == ["bash touch *"]
+    assert entry["rules"] == [] and "would" not in entry and bench.rules() == []
+    outcome = bench.presenter.outcome(bench.request)
+    assert (outcome.done, outcome.undoable) == ("已始终允许", False)
+
+
+def test_what_opencode_would_keep_makes_no_pass_wider(bench: Bench) -> None:
+    agent_asks(bench, "opencode", about("opencode", command="touch x"))
+    assert bench.answer("minutes", confirmed=True).status == statuses.SETTLED
+    wider = about("opencode", command="touch y")
+    assert agent_asks(bench, "opencode", wider, OTHER).frames[-1][0] == b"A"
+    (row,) = bench.approvals.passes.all()
+    assert row.rules == () and row.call
+
+
+def test_question_of_opencode_is_answered_or_skipped(bench: Bench) -> None:
+    (event,) = (row.event for row in SAMPLES if row.what == "questions")
+    waiter = agent_asks(bench, "opencode", event)
+    ask, _ = bench.channel.asks[0]
+    assert ask.title == "opencode 提问"
+    assert [offer.name for offer in ask.actions] == ["answer", "deny"]
+    given = {"q0": ("B",), "q1": ("C", "D, E")}
+    bench.approvals.answer(Answer(ID, "answer", given, "page"))
+    said = {"answers": [["B"], ["C, D, E"]]}
+    assert json.loads(waiter.frames[-1][1]) == said
+    waiter = agent_asks(bench, "opencode", event, OTHER)
+    bench.answer("deny", id=OTHER, values={"reason": "先别问"})
+    assert printed(waiter.frames[-1])["message"].endswith("先别问")
+
+
+def test_dialog_of_opencode_that_was_answered_settles_the_card(bench: Bench) -> None:
+    waiter = agent_asks(bench, "opencode")
+    bench.approvals.hook_gone(waiter)
+    assert bench.channel.outcomes[0].state == states.TERMINAL
 
 
 def test_hook_that_ends_settles_the_card_without_naming_claude(bench: Bench) -> None:

@@ -28,10 +28,9 @@ from feishuperm.models import ask as statuses
 from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS
 from feishuperm.models.payload import PermissionRequestPayload, parse_payload
-from tests.agents.parts import SAMPLES, Sample, agent_asks, first
+from tests.agents.parts import HOOKED, SAMPLES, Sample, about, agent_asks, first
 from tests.services.test_approvals import Bench
 
-HOOKED = ("codex", "qwen", "copilot")
 ACTIONS = {action.name for kind in KINDS.values() for action in kind.actions}
 
 
@@ -87,6 +86,13 @@ PRINTED: dict[str, dict[str, dict[str, Any]]] = {
         "edit": {"behavior": "allow"},
         "always": {"behavior": "allow"},
     },
+    "opencode": {
+        "allow": {"reply": "once"},
+        "deny": {"reply": "reject", "message": "不行"},
+        "interrupt": {"reply": "reject", "message": "停"},
+        "edit": {"reply": "once"},
+        "always": {"reply": "always"},
+    },
 }
 
 
@@ -96,7 +102,7 @@ def test_decision_is_written_as_the_agent_reads_it(agent: str, name: str) -> Non
     line = output_of(agent, DECISIONS[name], name)
     assert line.count(b"\n") == 1 and line.endswith(b"\n")
     said = json.loads(line)
-    if agent != "copilot":
+    if agent in ("codex", "qwen"):
         output = said.pop("hookSpecificOutput")
         assert not said
         assert output.pop("hookEventName") == "PermissionRequest"
@@ -136,7 +142,8 @@ def test_event_that_comes_under_another_agents_word_makes_no_request(
 @pytest.mark.parametrize("agent", HOOKED)
 def test_other_events_of_an_agent_are_nothing_to_decide(agent: str) -> None:
     for name in ("Stop", "PreToolUse", None):
-        event = {**first(agent), "hook_event_name": name, "hookName": name}
+        names = dict.fromkeys(("hook_event_name", "hookName", "type"), name)
+        event = {**first(agent), **names}
         with pytest.raises(PayloadError):
             read_event(agent, json.dumps(event).encode())
 
@@ -233,6 +240,23 @@ def test_what_a_diff_puts_into_a_file_that_governs_others_is_marked() -> None:
     marks = read_call("apply_patch", {"command": f"{patch}@@\n+b\n*** End Patch"},
                       "/p", "/home/u", "/p").marks  # fmt: skip
     assert [mark.key for mark in marks] == ["danger.startup"]
+
+
+def test_key_that_opencode_does_not_know_hides_none_that_it_does() -> None:
+    """A model may give both: only opencode's own is what the tool will use."""
+    event = about("opencode", file_path="/PROJECT/a", filePath="/home/u/.bashrc")
+    event["call"]["tool"] = "write"
+    given = read_event("opencode", json.dumps(event).encode())["tool_input"]
+    assert given["file_path"] == "/home/u/.bashrc"
+    assert "/PROJECT/a" not in json.dumps(given)
+
+
+def test_answers_go_back_in_the_order_of_opencodes_questions() -> None:
+    asked = [{"question": name} for name in ("a", "b", "c")]
+    answers = {"c": "C, D", "a": "A"}
+    decision = Decision.allow({"questions": asked, "answers": answers})
+    said = json.loads(output_of("opencode", decision, "answer"))
+    assert said == {"answers": [["A"], [], ["C, D"]]}
 
 
 @pytest.fixture

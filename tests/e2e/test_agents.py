@@ -1,4 +1,4 @@
-"""Real Codex, Qwen Code and Copilot CLI with the built file as their hook.
+"""Real Codex, Qwen Code, Copilot CLI and opencode with the built file as their hook.
 
 One session each, since a start takes seconds; every prompt is typed, so somebody is at
 the terminal and each request has a few seconds before it is given back.
@@ -18,7 +18,7 @@ import pytest
 
 from tests.agent_lab import BUSY, AgentLab, agent_lab
 from tests.conftest import need, wait_until
-from tests.fakes.model import text
+from tests.fakes.model import Block, text, tool
 from tests.served import Served
 
 pytestmark = pytest.mark.agents
@@ -70,10 +70,10 @@ def stage(pyz: Path, home: Path) -> Iterator[Stage]:
         yield made
 
 
-def begin(lab: AgentLab, name: str, command: str = "") -> None:
+def begin(lab: AgentLab, name: str, command: str = "", *calls: Block) -> None:
     """Let the model call for a command, and say when its turn is over."""
-    call = lab.shell(command or f"touch {name}.txt")
-    lab.model.push([call], [text(f"over: {name}")])
+    called = calls or [lab.shell(command or f"touch {name}.txt")]
+    lab.model.push([*called], [text(f"over: {name}")])
     if lab.session_open is None:
         lab.start(f"now {name}")
     else:
@@ -139,7 +139,7 @@ def test_phone_answers_and_the_terminal_has_what_is_given_back(
     assert not lab.has("away.txt")
 
 
-@pytest.mark.parametrize("name", HOOKED)
+@pytest.mark.parametrize("name", [*HOOKED, "opencode"])
 def test_text_of_any_kind_runs_as_it_was_shown_and_a_pass_asks_no_more(
     stage: Stage, name: str
 ) -> None:
@@ -199,6 +199,95 @@ def test_hook_that_the_agent_itself_ends_leaves_its_dialog_and_a_settled_card(
     lab.press(lab.approve)
     lab.wait_screen("over: slow")
     assert lab.has("slow.txt")
+
+
+QUESTIONS = [
+    {
+        "question": "Which?",
+        "header": "One",
+        "options": [{"label": x, "description": ""} for x in "AB"],
+    },
+    {
+        "question": "More?",
+        "header": "Many",
+        "multiple": True,
+        "options": [{"label": x, "description": ""} for x in ("C, D", "E")],
+    },
+]
+
+
+def test_opencode_is_answered_beside_its_dialog(stage: Stage) -> None:
+    lab, server = stage.lab("opencode"), stage.server
+
+    begin(lab, "allowed")
+    id = stage.asked()
+    lab.wait_screen(lab.dialog)
+    (row,) = (server.status() or {})["waiting"]
+    assert (row["agent"], row["tool"]) == ("opencode", "Bash")
+    assert row["project"] == lab.project and not lab.has("allowed.txt")
+    server.post("/allow", id=id, confirmed="1")
+    lab.wait_screen("over: allowed")
+    assert lab.has("allowed.txt") and not has_dialog(lab)
+
+    begin(lab, "refused")
+    server.post("/deny", id=stage.asked(), reason=REASON)
+    assert REASON in lab.wait_results(2)[-1]
+    lab.wait_screen("over: refused")
+    assert not lab.has("refused.txt")
+
+    begin(lab, "first")
+    id = stage.asked()
+    lab.wait_screen(lab.dialog)
+    lab.press(lab.approve)
+    lab.wait_screen("over: first")
+    assert stage.ended(id)["state"] == "terminal" and lab.has("first.txt")
+
+    begin(lab, "asked", "", tool("question", questions=QUESTIONS))
+    id = stage.asked()
+    assert (server.status() or {})["waiting"][0]["tool"] == "AskUserQuestion"
+    server.post("/answer", id=id, q0="B", q1=["C, D", "E"])
+    assert '"Which?"="B", "More?"="C, D, E"' in lab.wait_results(4)[-1]
+    lab.wait_screen("over: asked")
+
+    begin(lab, "skipped", "", tool("question", questions=QUESTIONS))
+    server.post("/deny", id=stage.asked(), reason=REASON)
+    assert REASON in lab.wait_results(5)[-1]
+    lab.wait_screen("over: skipped")
+
+    with server.watched():  # what somebody was shown is refused when its time is over
+        begin(lab, "late")
+        id = stage.asked()
+        assert "超时" in lab.wait_results(6)[-1]
+    lab.wait_screen("over: late")
+    assert stage.ended(id)["denied"] and not lab.has("late.txt")
+
+    begin(lab, "always")
+    id = stage.asked()
+    server.post("/always", id=id)
+    assert server.waiting() == [id]  # what lasts has to be agreed to
+    server.post("/always", id=id, confirmed="1")
+    lab.wait_screen("over: always")
+    assert stage.ended(id)["kept"] == ["bash touch *"]
+    begin(lab, "unasked")
+    lab.wait_screen("over: unasked")
+    assert lab.has("unasked.txt") and not server.waiting()
+
+    begin(lab, "stopped", "mkdir stopped")
+    id = stage.asked()
+    lab.wait_screen(lab.dialog)
+    lab.press(lab.refuse)
+    wait_until(lambda: not server.waiting(), BUSY)
+    assert stage.ended(id)["state"] == "terminal"
+    server.post("/allow", id=id, confirmed="1")
+    assert not lab.has("stopped")
+
+    server.stop()
+    lab.model.script["main"] = []
+    begin(lab, "away", "mkdir away")
+    lab.wait_screen(lab.dialog)
+    lab.press(lab.approve)
+    lab.wait_screen("over: away")
+    assert lab.has("away")
 
 
 def test_agents_ask_one_server_at_once(stage: Stage) -> None:

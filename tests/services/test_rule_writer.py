@@ -487,7 +487,9 @@ def test_path_through_a_link_gets_no_rule_as_the_client_would_ask_again(
 def test_rule_for_every_call_of_a_tool_is_marked_as_such(
     tool: str, tool_input: dict[str, Any], broad: bool
 ) -> None:
-    assert WRITER.plan(tool, tool_input, PROJECT).broad is broad
+    assert WRITER.plan(tool, tool_input, PROJECT).confirm == (
+        rule_writer.SAID["broad"] if broad else ""
+    )
     assert (
         text("zh", "Every call of this tool will pass without asking")
         == "这个工具的任何调用都将直接通过"

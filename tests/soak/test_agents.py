@@ -7,23 +7,24 @@ is killed) and perhaps to the server, and then it is looked at what each was tol
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
+from feishuperm.agents.table import can_obey
 from tests.agents.hooks import AgentHook
-from tests.agents.parts import first
+from tests.agents.parts import HOOKED, about, said_in
 from tests.served import Served
 
 ROUNDS, AT_ONCE = 5, 20  # a hundred faults for each agent
 WAIT = 2  # seconds that a person has
 OWN_SECONDS = 40.0  # after which the agent would end its hook itself
 FAULTS = ("nobody", "allow", "deny", "forged", "killed", "late")
-TAPS = {"allow": "allow", "deny": "deny", "forged": "always", "late": "allow"}
+FORGED = "always"
+TAPS = {"allow": "allow", "deny": "deny", "forged": FORGED, "late": "allow"}
 OF_THE_SERVER = ("", "", "killed", "restarted", "gone")
 
 
@@ -36,9 +37,7 @@ class Asking(NamedTuple):
 
 
 def begin(server: Served, agent: str, number: int, fault: str) -> Asking:
-    key = "toolInput" if agent == "copilot" else "tool_input"
-    event: dict[str, Any] = first(agent)
-    event[key] = {**event[key], "command": f"touch {number}"}
+    event = about(agent, command=f"touch {number}")
     return Asking(AgentHook(server, agent, event), fault, time.monotonic())
 
 
@@ -52,8 +51,11 @@ def tap(server: Served, rows: list[Asking], chance: random.Random) -> set[int]:
             continue
         if TAPS[fault] == "allow":
             allowed.add(number)
+        action = TAPS[fault]
+        if action == FORGED and can_obey(row["agent"], action):
+            action = "edit"
         try:
-            server.post(f"/{TAPS[fault]}", id=row["id"], confirmed="1")
+            server.post(f"/{action}", id=row["id"], confirmed="1")
         except OSError:
             return allowed  # it was just ended
     return allowed
@@ -66,7 +68,7 @@ def upset(server: Served, fault: str) -> None:
         server.start()
 
 
-@pytest.mark.parametrize("agent", ["codex", "qwen", "copilot"])
+@pytest.mark.parametrize("agent", HOOKED)
 def test_agent_is_never_let_through_without_a_tap_and_never_left_hanging(
     pyz: Path, home: Path, agent: str
 ) -> None:
@@ -96,8 +98,9 @@ def test_agent_is_never_let_through_without_a_tap_and_never_left_hanging(
                     continue
                 said = row.hook.finish(OWN_SECONDS)
                 assert time.monotonic() - row.began < OWN_SECONDS, what
-                assert b'"allow"' not in said or number in allowed, (what, said)
-                told += bool(said and json.loads(said))
+                decision = said_in(said)["behavior"] if said else ""
+                assert decision != "allow" or number in allowed, (what, said)
+                told += bool(decision)
             if fault == "gone":
                 server.start()
         ends = [row for row in server.ledger() if row["event"] == "request"]
