@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from feishuperm.channels.base import Announcement
+from feishuperm.channels.base import Announcement, ApprovalsPort
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Block, Outcome, Receipt
 from feishuperm.models.panel import Asker, Button, Panel, Row, Told
+from feishuperm.services.chat_commands import ChatCommands
+from feishuperm.services.sessions import Panels
 
 
 class FakeApprovals:
@@ -88,6 +90,13 @@ class FakeReports:
 
     def announcement(self, id: str, until: float, **more: Any) -> Announcement:
         return Announcement(id, "test", until, self, **more)
+
+
+def chat_of(approvals: ApprovalsPort, grants: bool = False) -> Panels:
+    """What the chat asks of some approvals, as a server answers it."""
+    panels = Panels(print)
+    panels.serve(ChatCommands(approvals, "zh", grants))
+    return panels
 
 
 # Sessions.

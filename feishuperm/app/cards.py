@@ -57,8 +57,6 @@ from feishuperm.models.ask import (
     ASKED,
     DETAIL,
     FOREVER,
-    NO,
-    STOP,
     WHILE,
     YES,
     Ask,
@@ -83,7 +81,6 @@ RULES = 600  # characters of rules in a confirm
 RECOMMENDED = re.compile(r"[(（](?:recommended|推荐)[)）]", re.IGNORECASE)
 OPENS = "open"  # of one that shows a panel, and does nothing else
 HOLD = "hold"  # the action of a button that decides nothing: somebody reads
-REVOKE = "revoke"  # of one that ends a pass, or "all"
 CHANGE_SECONDS = 120.0  # a card that could not be changed for so long stays as it is
 STAND_IN_SECONDS = 8.0  # for a card to leave, where another channel could show it
 ATTACHED = msg("⚠ Too long for a card: the whole is in the file below")
@@ -451,36 +448,6 @@ class Pace:
             del self._recent[next(iter(self._recent))]
         is_full = len(last) > APART and last[0] > now - BURST_SECONDS
         return bool(session) and is_full
-
-
-# What goes through without asking.
-
-
-class PassRow(NamedTuple):
-    """A pass as it is listed."""
-
-    id: str
-    words: str  # what it lets through
-    until: str
-    machine: str = ""  # id and name, where there are several
-    name: str = ""
-
-
-def passes_card(rows: Sequence[PassRow], nonce: str, language: str) -> Card:
-    """Every pass, by its words, with a button that ends it."""
-    title = text(language, "Passes")
-    elements: list[Element] = []
-    for row in rows:
-        mark = Mark(row.id, "", nonce, row.machine)
-        ends = button(text(language, "Revoke"), NO, mark, REVOKE)
-        words = (row.name, row.words, row.until)
-        elements += (div(" · ".join(filter(None, words))), ends)
-    if len(rows) > 1:
-        label = text(language, "Revoke all")
-        elements.append(button(label, STOP, Mark("all", "", nonce), REVOKE))
-    if not rows:
-        elements = [div(text(language, "There are no passes"))]
-    return card_frame(title, "", "blue" if rows else "grey", title, elements)
 
 
 # The card of a request that has ended.

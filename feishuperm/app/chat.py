@@ -28,7 +28,7 @@ from feishuperm.models.ask import (
     Offer,
 )
 from feishuperm.models.fields import text_at
-from feishuperm.models.names import NOT_OFFERED, SESSION_COMMANDS
+from feishuperm.models.names import NOT_OFFERED
 
 # A word for a button -> how that button looks; the same words in every kind.
 WORDS = {
@@ -49,6 +49,7 @@ COMMANDS = {
     "继续": "continue", "continue": "continue",
     "帮助": "help", "help": "help", "?": "help", "？": "help",
 }  # fmt: skip
+FREE = ("sessions", "progress", "start", "continue")  # any words may follow
 REVOKE = re.compile(r"(?:撤销|revoke)\s+([\w-]{1,64})\Z", re.IGNORECASE)
 EVERY = {"全部": "all", "所有": "all", "All": "all", "ALL": "all"}
 MENTION = re.compile(r"@_user_\d+|@_all")
@@ -58,7 +59,6 @@ UNITS.update({"分钟": 60, "天": 86400})
 MUTE_SECONDS, MOST_SECONDS = 3600, 7 * 86400
 ALWAYS_SECONDS = 120.0  # between "always" and its second word
 MAX_ALWAYS = 1_000  # first words that are remembered
-LISTED = 10  # requests of a list
 # Before each look for the card that a text is a reply to: Feishu may have to be asked
 # again which message that is.
 LOOKS = (0.0, 0.5, 0.5, 1.0, 2.0, 4.0)
@@ -81,8 +81,7 @@ class Command(NamedTuple):
 
     name: str
     seconds: int = 0  # of silence
-    revoked: str = ""  # id of a pass to end, or "all"
-    words: str = ""  # behind a word of SESSION_COMMANDS
+    words: str = ""  # behind it; of passes the id of one to end, or "all"
 
 
 def cleaned(text: str) -> str:
@@ -157,11 +156,11 @@ def read_command(text: str) -> Command | None:
     """A command of its own; None if it is none."""
     word, rest = _split(text)
     name = COMMANDS.get(word.lower())
-    if name in SESSION_COMMANDS:
+    if name in FREE:
         return Command(name, words=rest)
     if name == "passes" and rest:
         match = REVOKE.match(rest.strip())
-        return Command(name, revoked=EVERY.get(match[1], match[1])) if match else None
+        return Command(name, words=EVERY.get(match[1], match[1])) if match else None
     if name is None or (rest and name != "mute"):
         return None
     if name != "mute":
@@ -277,27 +276,6 @@ class Replies:
         while len(self._always) > MAX_ALWAYS:
             del self._always[next(iter(self._always))]
         return before[0] == action and now - before[1] <= ALWAYS_SECONDS
-
-
-def listed(lines: list[str], none: str) -> str:
-    """Pending requests, in a few lines."""
-    numbered = [f"{n}. {line}" for n, line in enumerate(lines, 1)]
-    more = [f"… +{len(lines) - LISTED}"] if len(lines) > LISTED else []
-    return "\n".join(numbered[:LISTED] + more) or none
-
-
-def undone(say: Callable[..., str], rules: Iterable[str], error: str) -> str:
-    """What became of the wish to undo."""
-    gone = "\n".join(rules)
-    if error:
-        return say("Nothing was undone: {why}", why=error)
-    if not gone:
-        return say("This chat has written no rule that could be undone.")
-    return say(
-        "This rule was removed:\n{rules}\n"
-        "Sessions that are running keep it until they end.",
-        rules=gone,
-    )
 
 
 def muted(say: Callable[..., str], until: float) -> str:

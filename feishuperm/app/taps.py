@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import hmac
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 from feishuperm.app.cards import confirm_words, is_offered, settled_card
 from feishuperm.app.store import OpenCard
 from feishuperm.lib.log import log
+from feishuperm.messages import msg
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Receipt
 from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED
 
 OLD_SECONDS = 600.0  # a text pushed again so late answers nothing
+CLOCK_STOPPED = msg("The clock is stopped: please answer before {time}")
 
 
 def toast(
@@ -113,6 +116,11 @@ def receipt_toast(
         return toast("warning", *lost)
     is_open = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)
     return toast("warning" if is_open else "error", receipt.error or again)
+
+
+def clock_stopped(say: Callable[..., str], ends: float) -> str:
+    """That somebody who reads has time until then."""
+    return say(CLOCK_STOPPED, time=time.strftime("%H:%M", time.localtime(ends)))
 
 
 def _values(given: object, options: tuple[str, ...]) -> tuple[str, ...]:

@@ -37,17 +37,14 @@ from feishuperm.app.cards import (
     AFTER_ANSWER,
     CHANGE_SECONDS,
     HOLD,
-    REVOKE,
     STAND_IN_SECONDS,
     Extra,
     Pace,
-    PassRow,
     ask_card,
     escalate,
     file_of,
     hurried_card,
     open_card,
-    passes_card,
     settled_card,
 )
 from feishuperm.app.health import READ_EVENT, Connection, Health
@@ -61,6 +58,7 @@ from feishuperm.app.panels import (
 from feishuperm.app.pin import Pin
 from feishuperm.app.store import MOST_SHOWN, OpenCard, Shown
 from feishuperm.app.taps import (
+    clock_stopped,
     is_changed,
     is_nonce,
     is_old,
@@ -100,7 +98,7 @@ from feishuperm.models.ask import (
     to_plain,
 )
 from feishuperm.models.fields import list_at, part_at, text_at
-from feishuperm.models.names import INVALID, NOT_OFFERED, SESSION_COMMANDS
+from feishuperm.models.names import INVALID, NOT_OFFERED, SERVED_COMMANDS
 from feishuperm.models.panel import Asker, Panel
 from feishuperm.wire import MAX_EVENT, RETURN_SECONDS
 
@@ -119,7 +117,6 @@ HELP = msg(
     "itself. Commands: status, sessions, progress [id], start <project> <text>, "
     "continue <id> <text>, mute [time], on, passes, undo."
 )
-CLOCK_STOPPED = msg("The clock is stopped: please answer before {time}")
 
 
 class People(NamedTuple):
@@ -746,8 +743,6 @@ class AppChannel(Channel):
         if who not in self.people.owners:
             return self._only_owners(id, name, who)
         self._health.tapped()
-        if name == REVOKE:
-            return self._revoke(id, who)
         message_id = text_at(event, "event", "context", "open_message_id")
         burst = self._burst_at(message_id, value)
         if burst is not None:
@@ -783,16 +778,6 @@ class AppChannel(Channel):
         receipts = map(self.approvals.answer, answers)
         return [r._replace(error=r.error or self._missing()) for r in receipts]
 
-    def _revoke(self, id: str, who: str) -> dict[str, Any]:
-        """A pass ends, by its button; to end one twice is no harm."""
-        count = len(self.approvals.revoke_passes(id, "message", who))
-        said = self.say("{count} passes revoked", count=count)
-        return toast("success" if count else "info", said, self._passes_card())
-
-    def _passes_card(self) -> dict[str, Any]:
-        rows = [PassRow(*row) for row in self.approvals.pass_rows()]
-        return passes_card(rows, nonce(), self._language)
-
     def _extend(self, card: OpenCard, who: str) -> dict[str, Any]:
         """Somebody reads: give them time, and show until when.
 
@@ -806,8 +791,7 @@ class AppChannel(Channel):
         if not is_extended:
             return toast("error", self.say(NOT_OFFERED))
         ends = self._wall() + self.approvals.seconds_left(id)
-        moment = time.strftime("%H:%M", time.localtime(ends))
-        said = self.say(CLOCK_STOPPED, time=moment)
+        said = clock_stopped(self.say, ends)
         return toast("success", said, self._drawn(card, ask))
 
     def _show_extended(self, card: OpenCard) -> None:
@@ -917,27 +901,8 @@ class AppChannel(Channel):
 
     def _obey(self, command: chat.Command, who: str, message_id: str) -> str:
         """Do what a command says; what is told of it, unless that comes later."""
-        if command.name in SESSION_COMMANDS:
+        if command.name in SERVED_COMMANDS:
             self._command(command.name, command.words, who, message_id)
-            return ""
-        if command.name == "status":
-            rows = self.approvals.status()
-            lines = [words or title for title, words in rows]
-            return chat.listed(lines, self.say("Nothing is waiting"))
-        if command.revoked:
-            ended = self.approvals.revoke_passes(command.revoked, "message", who)
-            return self.say("{count} passes revoked", count=len(ended))
-        if command.name == "passes":
-            if not self.approvals.pass_rows():
-                return self.say("There are no passes")
-            self.desk.reply(message_id, self._passes_card())
-            return ""
-        if command.name == "undo":
-
-            def then(rules: list[str], error: str) -> None:
-                self.desk.tell(message_id, chat.undone(self.say, rules, error))
-
-            self.approvals.undo_last(who, then)
             return ""
         if command.name in ("mute", "on"):
             until = self._wall() + command.seconds if command.name == "mute" else 0.0

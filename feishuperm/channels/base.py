@@ -187,7 +187,7 @@ Then = Callable[[Told], object]
 class SessionsPort(Protocol):
     """What a channel may ask of the sessions (`services.sessions`).
 
-    `command`: one of the chat, a word of `SESSION_COMMANDS`, and what follows it.
+    `command`: one of the chat, a word of `SERVED_COMMANDS`, and what follows it.
     `press`: a button of a panel, by the panel's id, with what its field held; the panel
     may be one that no message shows yet, `progress:ID` from the record of a request.
     `then` gets one answer, at once or later; a panel of it changes by `Channel.change`

@@ -23,9 +23,8 @@ import json
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import islice
 from typing import Any, Protocol
 
 from feishuperm.app.api import Connect, open_websocket
@@ -60,7 +59,7 @@ from feishuperm.models.ask import (
 )
 from feishuperm.models.fields import list_at
 from feishuperm.models.kind import KINDS
-from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED, SESSION_COMMANDS
+from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED, SERVED_COMMANDS
 from feishuperm.models.panel import Asker, Panel, Told
 from feishuperm.models.settings import url_host
 from feishuperm.protocol.machine import (
@@ -117,9 +116,7 @@ MAX_DETAIL = 300
 RECORDS = 200  # settled cards that may still have to tell the result
 REMEMBERED = 1000  # taps, to answer the same to the same
 MOST_MUTED = 7 * 86400.0  # seconds, as long as the chat can say
-MAX_LINES, MAX_LINE = 50, 1_000  # of what a command is told
 UNKNOWN = Receipt(statuses.UNKNOWN)
-COMMANDS = ("status", "passes", "revoke", "undo", PRESS, *SESSION_COMMANDS)
 MOST_UNTOLD = 50  # panels that changed while the gateway was away
 
 
@@ -504,12 +501,13 @@ class GatewayChannel(Channel):
         proof, keys = message.get("proof"), map(bytes.fromhex, self._proven)
         if not any(is_proof(proof, key, TAP, *parts) for key in keys):
             raise PayloadError("a tap without the proof of our key")
-        is_command = not answer.id and answer.action in COMMANDS
+        is_command = not answer.id and answer.action in (PRESS, *SERVED_COMMANDS)
         refusal = self._refusal(answer, at, is_command)
         if refusal is not None:
             return refusal
         if is_command:
-            return self._obey(tap, answer)
+            self._obey(tap, answer)
+            return None
         if answer.action == HOLD:
             return self._extend(answer)
         offered = self._as_offered(answer)
@@ -572,31 +570,8 @@ class GatewayChannel(Channel):
         ends = self._wall() + self._approvals.seconds_left(answer.id)
         return Receipt(statuses.EXTENDED, Outcome(answer.id, ended=ends))
 
-    def _obey(self, tap: str, answer: Answer) -> Receipt | None:
-        """A command of the owner's; one that only ends rights is always obeyed."""
-        if answer.action == PRESS or answer.action in SESSION_COMMANDS:
-            self._ask_sessions(tap, answer)
-            return None
-        if answer.action == "status":
-            rows = self._approvals.status()
-            return _told(words or title for title, words in rows)
-        if answer.action == "passes" and not self._grants:
-            return self._refuse(NOT_OFFERED)
-        if answer.action == "passes":
-            return _told(map(json.dumps, self._approvals.pass_rows()))
-        if answer.action == "revoke":
-            (id,) = answer.values.get("id", ("",)) or ("",)
-            ended = self._approvals.revoke_passes(id, "gateway", answer.who)
-            return _told((str(len(ended)),))
-
-        def then(rules: list[str], error: str) -> None:
-            self._tell_receipt(tap, _told(rules)._replace(error=error))
-
-        self._approvals.undo_last(answer.who, then)
-        return None
-
-    def _ask_sessions(self, tap: str, answer: Answer) -> None:
-        """What sessions do; what a gateway may do to them, their service judges."""
+    def _obey(self, tap: str, answer: Answer) -> None:
+        """A command of the owner's; what a gateway may do, its service judges."""
         given = {name: "".join(value) for name, value in answer.values.items()}
         words, panel = given.get("words", "")[:MOST_WORDS], given.get("panel", "")
         asker = Asker(answer.who, "gateway", self.name)
@@ -673,11 +648,6 @@ def _readable(outcome: Outcome) -> Outcome:
 def _name(message: dict[str, Any]) -> str:
     """What the gateway calls us: it is shown on terminals."""
     return one_line(str(message["name"]), MAX_NAME)
-
-
-def _told(lines: Iterable[str]) -> Receipt:
-    kept = tuple(line[:MAX_LINE] for line in islice(lines, MAX_LINES))
-    return Receipt(statuses.TOLD, Outcome(lines=kept))
 
 
 _MESSAGES: dict[str, tuple[str, Callable[[GatewayChannel, dict[str, Any]], None]]] = {

@@ -65,6 +65,7 @@ from feishuperm.server.loop import Loop, caps, raise_file_limit
 from feishuperm.server.machine import MachineLine
 from feishuperm.server.outgoing import Link
 from feishuperm.services.approvals import Approvals
+from feishuperm.services.chat_commands import ChatCommands
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.limits import Limits
 from feishuperm.services.notices import Notices
@@ -219,6 +220,8 @@ class Server:
         self._limits = Limits(
             self._starts, self.approvals, panels.show, self._later, language
         )
+        grants = self.settings.feishuperm_gateway_grants == "on"
+        panels.serve(ChatCommands(self.port(), language, grants))
         panels.serve(self._starts)
         panels.serve(self._limits)
         return panels

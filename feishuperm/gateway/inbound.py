@@ -11,27 +11,23 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from feishuperm.app import chat
-from feishuperm.app.cards import PassRow, passes_card
 from feishuperm.app.panels import read_press
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import is_nonce, is_old, read_event, said_in, toast
 from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.machines import JOIN, REFUSE, note_card
 from feishuperm.gateway.store import Machine, StoreDown
-from feishuperm.gateway.taps import AWAY, SENT
 from feishuperm.lib.feishu import callback_button, card_frame, div, note, plain
 from feishuperm.lib.log import log
 from feishuperm.lib.task import run
 from feishuperm.messages import msg, pmsg, text
-from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Receipt
-from feishuperm.models.fields import decoded, part_at, text_at
-from feishuperm.models.names import SESSION_COMMANDS
+from feishuperm.models.fields import part_at, text_at
+from feishuperm.models.names import SERVED_COMMANDS
 
 CODE = re.compile(r"\d{6}\Z")
 MACHINES = ("机器", "machines")
@@ -48,9 +44,6 @@ NOT_LISTED = msg("You are not on this gateway's list (GATEWAY_OWNERS)")
 REVOKE, RENAME = "revoke", "rename"  # buttons
 MOST = 14  # machines on one card: Feishu takes 200 elements, and each has 13
 MOST_ASKED = 50  # machines of one person that a command goes to
-MOST_PASSES = 60  # on one card: Feishu takes 200 elements
-PASS_PARTS = 3  # id, words, end
-PROMPT_SECONDS = 0.4
 
 
 class Inbound:
@@ -98,8 +91,6 @@ class Inbound:
         if not text_at(value, "digest"):  # on no request's card
             if name in (JOIN, REFUSE):
                 return await self._paired(who, value)
-            if name == REVOKE and text_at(value, "id"):
-                return await self._end_pass(who, value)
             if name in (REVOKE, RENAME):
                 return await self._own_machine(who, value, action)
         return await self._hub.taps.tap(event)
@@ -242,110 +233,21 @@ class Inbound:
         machines = [machine for machine in own if name in ("", machine.name)]
         if not machines:
             return self.say(NO_MACHINE)
-        return await _CHAT[command.name](self, machines, command, who)
+        if command.name in SERVED_COMMANDS:
+            panels, words = self._hub.panels, command.words
+            return await panels.command(machines, command.name, words, who)
+        return await self._mute(machines, command)
 
     async def _machines_of(self, who: str) -> list[Machine]:
         machines = await self._hub.store.machines()
         return [machine for machine in machines if machine.owner == who][:MOST_ASKED]
 
-    async def _tell(
-        self, machines: list[Machine], command: chat.Command, who: str
-    ) -> str:
-        """What each machine tells, below its name: pending requests, what is undone."""
-        told = await self._hub.taps.command_all(machines, command.name, who)
-        return "\n".join(
-            f"{machine.name}:\n{self._words(command.name, receipt)}"
-            if receipt.status == statuses.TOLD
-            else f"{machine.name}: {receipt.error}"
-            if receipt.status not in (SENT, AWAY)
-            else self.say("{machine} is not connected", machine=machine.name)
-            for machine, receipt in told
-        )
-
-    def _words(self, name: str, receipt: Receipt) -> str:
-        lines = receipt.outcome.lines
-        if name == "undo":
-            return chat.undone(self.say, lines, receipt.error)
-        return chat.listed(list(lines), self.say("Nothing is waiting"))
-
-    async def _passes(
-        self, machines: list[Machine], command: chat.Command, who: str
-    ) -> str:
-        if command.revoked:
-            count = await self._revoke(machines, command.revoked, who)
-            return self.say("{count} passes revoked", count=count)
-        card = await self._passes_card(machines, who)
-        if card is None:
-            return self.say("There are no passes")
-        self._hub.cards.desk.send(who, card)
-        return ""
-
-    async def _passes_card(
-        self, machines: list[Machine], who: str, is_empty_too: bool = False
-    ) -> dict[str, Any] | None:
-        told = await self._hub.taps.command_all(machines, "passes", who)
-        rows = [
-            PassRow(str(row[0]), str(row[1]), str(row[2]), machine.id, machine.name)
-            for machine, receipt in told
-            if receipt.status == statuses.TOLD
-            for row in map(decoded, receipt.outcome.lines)
-            if isinstance(row, list) and len(row) == PASS_PARTS
-        ]
-        if not rows and not is_empty_too:
-            return None
-        nonce = secrets.token_urlsafe(12)
-        return passes_card(rows[:MOST_PASSES], nonce, self._language)
-
-    async def _revoke(self, machines: list[Machine], id: str, who: str) -> int:
-        """End a pass, or all; how many ended."""
-        told = await self._hub.taps.command_all(machines, "revoke", who, id=id)
-        lines = [receipt.outcome.lines[:1] for _, receipt in told]
-        return sum(int(line) for (line,) in filter(None, lines) if line.isdecimal())
-
-    async def _end_pass(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
-        """A pass ends, by its button; to end one twice is no harm."""
-        own, id = await self._machines_of(who), text_at(value, "machine")
-        machines = [machine for machine in own if id in ("", machine.id)]
-        if not machines:
-            return toast("error", self.say(NOT_YOURS))
-        began = self._hub.clock()
-        count = await self._revoke(machines, text_at(value, "id"), who)
-        card = None
-        if self._hub.clock() - began < PROMPT_SECONDS:  # a tap has three seconds
-            card = await self._passes_card(own, who, is_empty_too=True)
-        said = self.say("{count} passes revoked", count=count)
-        return toast("success" if count else "info", said, card)
-
-    async def _sessions(
-        self, machines: list[Machine], command: chat.Command, who: str
-    ) -> str:
-        panels = self._hub.panels
-        return await panels.command(machines, command.name, command.words, who)
-
-    async def _mute(
-        self, machines: list[Machine], command: chat.Command, who: str
-    ) -> str:
+    async def _mute(self, machines: list[Machine], command: chat.Command) -> str:
         """Want no card for a while, or want them again."""
-        is_over = command.name == "on"
-        until = 0.0 if is_over else self._hub.now() + command.seconds
+        until = self._hub.now() + command.seconds if command.name == "mute" else 0.0
         for machine in machines:
             await self._hub.store.mute(machine.id, until)
-        if is_over:
-            return self.say("On again.")
-        moment = time.strftime("%m-%d %H:%M", time.localtime(until))
-        return self.say(
-            "Muted until {time}; requests stay in the terminal.", time=moment
-        )
-
-
-_CHAT: dict[str, Callable[..., Coroutine[Any, None, str]]] = {
-    "status": Inbound._tell,
-    "passes": Inbound._passes,
-    "undo": Inbound._tell,
-    "mute": Inbound._mute,
-    "on": Inbound._mute,
-    **dict.fromkeys(SESSION_COMMANDS, Inbound._sessions),
-}
+        return chat.muted(self.say, until)
 
 
 def machines_card(rows: list[dict[str, Any]], language: str) -> dict[str, Any]:

@@ -78,13 +78,8 @@ class MachinePanels:
         told = list(zip(machines, await together(steps)))
         if words and any(each.panel.id for _, each in told):
             return ""  # of the others, none knows what was meant
-        lines = (
-            each.said
-            if each.status == WARNING
-            else f"{machine.name}: {inert(each.said)}"
-            for machine, each in told
-            if each.said
-        )
+        has_lines = name in ("status", "undo")
+        lines = (_line(machine, each, has_lines) for machine, each in told if each.said)
         return "\n".join(lines)
 
     async def _command(self, machine: Machine, name: str, words: str, who: str) -> Told:
@@ -126,14 +121,14 @@ class MachinePanels:
         try:
             receipt = await self._hub.taps.ask(machine, answer, WAIT_SECONDS)
         except StoreDown:  # nobody can say that it was sent
-            return Told(self._hub.say("Please tap again"), WARNING)
+            return Told(self._hub.say("Please tap again"), WARNING, fixed=True)
         return self._told(machine, receipt)
 
     def _told(self, machine: Machine, receipt: Receipt) -> Told:
         """What a machine says to its owner."""
         if receipt.status in (SENT, AWAY):
             said = self._hub.say(UNHEARD[receipt.status], machine=machine.name)
-            return Told(said, WARNING)
+            return Told(said, WARNING, fixed=True)
         if receipt.status != statuses.TOLD:
             return Told(receipt.error, ERROR)
         try:
@@ -144,7 +139,7 @@ class MachinePanels:
             return Told(said, ERROR)
         known = (SUCCESS, INFO, WARNING, ERROR)
         status = told.status if told.status in known else INFO
-        return told._replace(panel=panel, status=status)
+        return told._replace(panel=panel, status=status, fixed=False)
 
     def _named(self, machine: Machine, panel: Panel) -> Panel:
         """A machine's panel as it is shown here. Raises PayloadError."""
@@ -179,3 +174,10 @@ class MachinePanels:
         if location is None or not await self._hub.is_connected(location):
             why = self._hub.say(UNHEARD[AWAY], machine=machine.name)
             await self.shown.freeze(machine.id, why)
+
+
+def _line(machine: Machine, told: Told, has_lines: bool) -> str:
+    """What a machine says, behind its name; this gateway's own words name it."""
+    said = inert(told.said)
+    apart = "\n" if has_lines and told.status == SUCCESS else " "
+    return said if told.fixed else f"{machine.name}:{apart}{said}"

@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -31,6 +30,7 @@ from feishuperm.app.bursts import ALL_NO, ALL_YES
 from feishuperm.app.cards import HOLD, open_card, settled_card
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import (
+    clock_stopped,
     is_changed,
     read_tap,
     receipt_toast,
@@ -48,12 +48,10 @@ from feishuperm.messages import msg
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
 from feishuperm.models.fields import part_at, text_at
-from feishuperm.models.names import INVALID, NOT_AS_SHOWN, SESSION_COMMANDS
+from feishuperm.models.names import INVALID, NOT_AS_SHOWN
 from feishuperm.protocol.machine import (
-    COMMANDS,
     EXTEND,
     PANELS,
-    PRESS,
     TAP,
     prove,
     tap_parts,
@@ -235,16 +233,7 @@ class Taps:
             return counted, await self._extended(sent, receipt)
         return counted, self._in_words(machine, sent, receipt)
 
-    async def command(
-        self, machine: Machine, name: str, who: str, **values: str
-    ) -> Receipt:
-        """What a machine tells its owner."""
-        given: dict[str, tuple[str, ...]] = {k: (v,) for k, v in values.items()}
-        return await self.ask(machine, Answer("", name, given, "gateway", who))
-
-    async def ask(
-        self, machine: Machine, answer: Answer, seconds: float = ANSWER_SECONDS
-    ) -> Receipt:
+    async def ask(self, machine: Machine, answer: Answer, seconds: float) -> Receipt:
         """What a machine says to a command within so many seconds.
 
         It travels as a tap without a request, and the machine judges it like one.
@@ -252,21 +241,13 @@ class Taps:
         location = await self._hub.store.location(machine.id)
         if location is None or not await self._hub.is_connected(location):
             return Receipt(AWAY)
-        is_new = answer.action == PRESS or answer.action in SESSION_COMMANDS
-        if (PANELS if is_new else COMMANDS) not in location.can:
+        if PANELS not in location.can:
             old = self._hub.say("its feishuperm is too old for that")
             return Receipt(statuses.REFUSED, error=old)
         began = self._hub.clock() + seconds - ANSWER_SECONDS
         receipt = await self._send(machine, answer, began)
         self._log(machine, answer, receipt)
         return receipt
-
-    async def command_all(
-        self, machines: Sequence[Machine], name: str, who: str, **values: str
-    ) -> list[tuple[Machine, Receipt]]:
-        """The same to several machines at once."""
-        steps = [self.command(machine, name, who, **values) for machine in machines]
-        return list(zip(machines, await together(steps)))
 
     async def _send(
         self, machine: Machine, answer: Answer, began: float, event: str = ""
@@ -300,10 +281,7 @@ class Taps:
 
     async def _extended(self, sent: OpenCard, receipt: Receipt) -> dict[str, Any]:
         """There is more time; the card follows on other devices."""
-        moment = time.strftime("%H:%M", time.localtime(receipt.outcome.ended))
-        said = self._hub.say(
-            msg("The clock is stopped: please answer before {time}"), time=moment
-        )
+        said = clock_stopped(self._hub.say, receipt.outcome.ended)
         card = await self._hub.store.card(sent.machine, sent.ask.id)
         is_new = card is not None and not card.ask.hold and not card.ask.is_cut
         return toast("success", said, open_card(card) if is_new and card else None)

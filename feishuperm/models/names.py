@@ -31,8 +31,10 @@ TOPICS = (
     *("supervisor", "team", "security", "trouble"),
 )
 LANGUAGES = ("zh", "en")
-# Commands of the chat that `services.sessions` answers.
-SESSION_COMMANDS = ("sessions", "progress", "start", "continue")
+# Commands of the chat that services answer, see `services.sessions.Panels`.
+SERVED_COMMANDS = (
+    *("status", "passes", "undo", "sessions", "progress", "start", "continue"),
+)
 PATH_KEYS = ("file_path", "notebook_path")  # where a tool's input names a file
 # Tools of the client whose calls are something else than a permission.
 QUESTION_TOOL = "AskUserQuestion"

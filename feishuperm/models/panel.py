@@ -57,6 +57,7 @@ class Panel(NamedTuple):
     note: str = ""  # the last, small line: time, context, cost; why it changes no more
     session: str = ""  # id of the session it is about
     cut: int = 0  # rows left out
+    is_bare: bool = False  # it quotes nothing that must not leave
 
     def frozen(self, why: str) -> Panel:
         """The panel as it stays: no button, no field, and why."""
@@ -69,6 +70,8 @@ class Panel(NamedTuple):
         Nobody starts or sends what is not shown: only what ends something is left.
         The note of one session holds figures; that of a list may name files.
         """
+        if self.is_bare:
+            return self
         row = Row(Block("text", "", sentence))
         left = (b for b in self.buttons if not b.reads and b.look in (NO, STOP, WHILE))
         buttons = (b._replace(confirm=b.confirm and sentence) for b in left)

@@ -20,10 +20,9 @@ what is not known here; how a login, a new key and a tap are proven is:
                          is skipped by both
 
     can "extend"         asks offer more time, and come again when it was given
-    can "commands"       a tap without a request is a command of the owner's, whose
-                         receipt tells: status, passes, revoke, undo
-    can "panels"         so is one about sessions, or a press on a panel; its receipt
-                         holds a `Told`, and what changes later is a `panel`
+    can "panels"         a tap without a request is a command of the owner's, or a press
+                         on a panel; its receipt holds a `Told`, and what changes later
+                         is a `panel`
 
     machine -> gateway   join      name, user, owner (whom to ask; or empty)
     gateway -> machine   code      six digits, seconds
@@ -62,10 +61,10 @@ DEAD_SECONDS = 60.0  # without a byte: two pings were not answered
 QUICK_PING_SECONDS, QUICK_DEAD_SECONDS = 2.0, 8.0
 REVOKED = "revoked"  # the one reason of a close that is final
 REPLACED = msg("replaced by a newer connection")
-# What either end may understand: more time, commands, an ask whose headline names what
-# its blocks leave out, panels.
-EXTEND, COMMANDS, HEADLINE, PANELS = "extend", "commands", "headline", "panels"
-CAN = (EXTEND, COMMANDS, HEADLINE, PANELS)
+# What either end may understand: more time, an ask whose headline names what its blocks
+# leave out, panels.
+EXTEND, HEADLINE, PANELS = "extend", "headline", "panels"
+CAN = (EXTEND, HEADLINE, PANELS)
 PRESS = "press"  # the command that is a tap on a panel
 MAX_MESSAGE = 1 << 20
 EARLY_MESSAGE = 1 << 14  # of somebody who has not logged in

@@ -76,7 +76,7 @@ NO_PANEL = msg("This card cannot do that any more: send `sessions` for a new lis
 class PanelPart(SessionsPort, Protocol):
     """What makes some panels: the commands and the ids of panels that are its own."""
 
-    COMMANDS: tuple[str, ...]  # of SESSION_COMMANDS
+    COMMANDS: tuple[str, ...]  # of SERVED_COMMANDS
     PANELS: tuple[str, ...]  # beginnings of ids, up to the colon
 
 

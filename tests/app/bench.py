@@ -20,9 +20,8 @@ from feishuperm.channels.base import (
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, fit
 from feishuperm.services.presenter import BRIEF
-from feishuperm.services.sessions import Panels
 from tests.fakes.feishu import check_card, every_element
-from tests.ports import FakeApprovals, FakeReports
+from tests.ports import FakeApprovals, FakeReports, chat_of
 from tests.services.test_approvals import Timers
 from tests.services.test_presenter import brief
 
@@ -154,7 +153,7 @@ class Bench(FakeApprovals):
         **options: Any,
     ) -> None:
         self.folder = folder
-        self.sessions = sessions or Panels(print)
+        self.sessions = sessions or chat_of(BareApprovals(self, "zh") if bare else self)
         self.owners = frozenset(owners)
         self.bare = bare  # cards are titles
         self.options = options

@@ -10,7 +10,6 @@ import pytest
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Receipt
 from tests.app.bench import OWNER, STRANGER, Bench
-from tests.fakes.feishu import every_element
 from tests.services.test_presenter import brief
 
 CARD = "om_1"
@@ -176,21 +175,22 @@ def test_passes_are_listed_and_ended_in_words(bench: Bench) -> None:
     bench.say("通行证 撤销 全部")
     bench.say("通行证 撤销 p-2", who=STRANGER)
     assert bench.say("通行证 给我") != "a pass"
-    assert bench.revoked == ["p-1", "all"]
+    assert bench.revoked == ["p-1", "all"] and bench.api.cards == {}
 
 
 def test_passes_have_a_card_with_a_button_for_each(bench: Bench) -> None:
     bench.passes = [("p-1", "Bash(a)", "还可用 3 次"), ("p-2", "Bash(b)", "")]
     assert bench.say("通行证") == ""
-    card = bench.api.replies[-1]
-    assert "还可用 3 次" in str(card)
-    buttons = [e for e in every_element(card["body"]) if e["tag"] == "button"]
-    values = [element["behaviors"][0]["value"] for element in buttons]
-    assert [value["id"] for value in values] == ["p-1", "p-2", "all"]
-    assert bench.act("om_reply", values[0], who=STRANGER)["toast"]["type"] == "error"
+    assert "还可用 3 次" in str(bench.api.cards["om_1"])
+    values = bench.values("om_1")
+    assert [value["press"] for value in values] == [
+        *("revoke.p-1", "revoke.p-2", "revoke.all")
+    ]
+    assert bench.act("om_1", values[0], who=STRANGER)["toast"]["type"] == "error"
+    assert bench.act("om_9", values[0])["toast"]["type"] == "error"
     assert bench.revoked == []
     bench.passes = []
-    told = bench.act("om_reply", values[0])
+    told = bench.act("om_1", values[0])
     assert told["toast"] == {"type": "success", "content": "已撤销 1 张通行证"}
     assert bench.revoked == ["p-1"] and "没有通行证" in str(told["card"])
 

@@ -7,6 +7,7 @@ another person, with an old or a forged proof, or twice with one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +15,11 @@ import pytest
 
 from feishuperm.app.panels import MOST_WORDS
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Block, to_plain
-from feishuperm.models.panel import Asker
+from feishuperm.models.ask import Answer, Block, from_plain, to_plain
+from feishuperm.models.panel import ERROR, Asker, Told
 from feishuperm.protocol.machine import TAP, prove, tap_parts
 from tests.channels.test_gateway import ASK, NEXT, OWNER, Bench
-from tests.ports import PROGRESS, FakeSessions
+from tests.ports import PROGRESS, FakeSessions, chat_of
 from tests.tables import every_row
 
 
@@ -32,6 +33,7 @@ class Rich(Bench):
         self.ended: list[tuple[str, str, str]] = []
         self.later_undo: Callable[[], None] = lambda: None
         super().__init__(**options)
+        self.channel._sessions = chat_of(self, options.get("grants", False))
 
     def extend_deadline(self, id: str, who: str = "") -> bool:
         self.extensions.append((id, who))
@@ -64,7 +66,7 @@ class Rich(Bench):
         self.hear("tap", tap=tap, answer=to_plain(answer), at=at, proof=proof)
 
 
-CAN = ["extend", "commands", "headline", "panels"]
+CAN = ["extend", "headline", "panels"]
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_login_tells_what_this_machine_understands(rich: Rich) -> None:
     assert list(rich.wire.got("login")[0]["can"]) == CAN
 
 
-@every_row("can", [None, ["extend", "commands"], CAN])
+@every_row("can", [None, ["extend"], CAN])
 def test_gateway_without_headlines_is_told_in_a_block_which_file_it_is(
     can: object,
 ) -> None:
@@ -151,20 +153,32 @@ def test_time_for_what_has_ended_is_told_as_its_end(rich: Rich) -> None:
     assert rich.receipt().status == statuses.UNKNOWN and rich.extensions == []
 
 
+def told(rich: Rich) -> Told:
+    """What the last command was answered with."""
+    assert rich.receipt().status == statuses.TOLD
+    return from_plain(Told, json.loads(rich.receipt().outcome.lines[0]))
+
+
 def test_status_and_passes_are_told(rich: Rich) -> None:
     rich.order("status")
-    assert rich.receipt().outcome.lines == ("npm run build", "only a title")
+    assert told(rich).said == "1. npm run build\n2. only a title"
     rich.order("passes", tap="t2")
-    assert rich.receipt().outcome.lines == ('["p1", "Bash(ls)", "12:00"]',)
+    (row,) = told(rich).panel.rows
+    assert row.block.text == "Bash(ls) · 12:00"
+    assert [button.action for button in row.buttons] == ["revoke.p1"]
 
 
 def test_passes_are_told_only_where_grants_are_on() -> None:
     rich = Rich(grants=False)
     rich.log_in(can=CAN)
     rich.order("passes")
-    assert rich.receipt().status == statuses.REFUSED
-    rich.order("revoke", tap="t2", values={"id": ("p1",)})
-    assert rich.ended == [("p1", "gateway", OWNER)], "to end a right is always allowed"
+    assert told(rich).status == ERROR and "Bash(ls)" not in str(told(rich))
+    end = {"panel": ("passes",), "press": ("revoke.p1",)}
+    for order, values in (("press", end), ("passes", {"words": ("p1",)})):
+        rich.order(order, tap=order, values=values)
+        assert "Bash(ls)" not in str(told(rich))
+    own = ("p1", "gateway", OWNER)
+    assert rich.ended == [own, own], "to end a right is always allowed"
 
 
 def test_undo_is_done_once_and_told_when_it_is_done(rich: Rich) -> None:
@@ -172,12 +186,12 @@ def test_undo_is_done_once_and_told_when_it_is_done(rich: Rich) -> None:
     rich.order("undo")  # delivered again, since nobody has heard of it yet
     assert rich.undone == [OWNER] and rich.wire.got("receipt") == []
     rich.later_undo()
-    assert rich.receipt().outcome.lines == ("Bash(x)",)
+    assert "Bash(x)" in told(rich).said
     rich.order("undo")
     assert rich.undone == [OWNER] and len(rich.wire.got("receipt")) == 2
 
 
-@every_row("name", ["status", "passes", "revoke", "undo"])
+@every_row("name", ["status", "passes", "press", "undo"])
 def test_command_of_somebody_else_or_of_another_time_does_nothing(name: str) -> None:
     for change in ({"who": "ou_other"}, {"at": 0.0}, {"at": 9e9}):
         rich = Rich(grants=True)

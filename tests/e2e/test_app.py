@@ -422,7 +422,8 @@ def test_pass_made_on_the_card_lets_the_same_through_until_a_tap_in_the_chat_end
     assert decision(finish(again)) == {"behavior": "allow"}
     assert len(feishu.app_messages) == 1
     feishu.say("通行证")
-    wait_until(lambda: "Bash(npm run build)" in texts(feishu.replies))
+    wait_until(lambda: len(feishu.app_messages) == 2)
+    assert "Bash(npm run build)" in texts(feishu.card(feishu.last))
     tap = feishu.tap(feishu.last, "撤销")
     assert tap.toast == {"type": "success", "content": "已撤销 1 张通行证"}
     assert "没有通行证" in texts(tap.card)

@@ -11,9 +11,8 @@ from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
 from feishuperm.protocol.machine import MachineWire
-from feishuperm.services.sessions import Panels
 from tests.gateway.parts import OWNER, Bench, FakeWire, make_ask
-from tests.ports import FakeApprovals, FakeReports
+from tests.ports import FakeApprovals, FakeReports, chat_of
 
 HOLD = 600  # seconds that this machine gives a person who reads
 
@@ -74,7 +73,7 @@ class Pair(FakeApprovals):
             "https://g", self.machine.id, name, OWNER, "", (self.machine.key,)
         )
         self.channel = GatewayChannel(
-            own, self, sessions or Panels(print), lambda *given: self,
+            own, self, sessions or chat_of(self, grants), lambda *given: self,
             bench.clock.later, lambda kept: None,
             grants=grants, wall=bench.clock, clock=bench.clock,
         )  # fmt: skip

@@ -306,19 +306,17 @@ def test_passes_are_listed_with_a_button_each_that_ends_it(bench: Bench) -> None
     assert answered(bench, [pair], "通行证") == ""
     card = bench.api.sent[-1][1]
     assert "Bash(ls)" in str(card) and "laptop" in str(card)
-    (value,) = values_of(card)
-    assert value["machine"] == "m-laptop" and value["id"] == "p1"
-    refused = tap(bench, value, OTHER)
-    assert refused["toast"]["type"] == "error" and pair.passes
-    told: list[Any] = []
-    bench.feishu._hub.go(into(told, bench.feishu._end_pass(OWNER, value)))
-    bench.clock.turn(0.1)
-    assert told[0]["toast"]["type"] == "success" and pair.revoked == ["p1"]
-    assert "pass.none" not in str(told) and answered(bench, [pair], "passes")
-
-
-async def into(told: list[Any], steps: Any) -> None:
-    told.append(await steps)
+    values: list[Any] = []
+    collect(card, values, "panel")
+    (value,) = values
+    assert value["machine"] == "m-laptop" and value["press"] == "revoke.p1"
+    refused = tap(bench, value, OTHER), tap(bench, {**value, "nonce": "x"})
+    assert [told["toast"]["type"] for told in refused] == ["error", "error"]
+    assert pair.passes and pair.revoked == []
+    told = tap(bench, value)
+    assert told["toast"]["type"] == "success" and pair.revoked == ["p1"]
+    assert "没有通行证" in str(told["card"])
+    assert answered(bench, [pair], "passes") == "laptop: 没有通行证"
 
 
 def test_passes_are_ended_in_words_and_listed_only_where_grants_are_on(

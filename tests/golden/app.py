@@ -205,8 +205,9 @@ def show_test_card(stage: Stage) -> None:
 
 
 def show_chat(stage: Stage) -> None:
-    for words in ("help", "帮助", "状态", "passes", "undo", "静音 30m", "mute 1h", "on",
-                  "恢复", "hello", "通行证 撤销 全部"):  # fmt: skip
+    show_card(stage, "passes", "says: passes")
+    for words in ("help", "帮助", "状态", "undo", "静音 30m", "mute 1h", "on", "恢复",
+                  "hello", "通行证 撤销 全部"):  # fmt: skip
         say(stage, words)
     asked = stage.ask_on_card("Bash plain", tool_input={"command": "make release"})
     say(stage, "status")
@@ -240,6 +241,16 @@ def say(
     return content
 
 
+def show_card(stage: Stage, words: str, title: str) -> str:
+    """Write to the bot; the message that it answers with."""
+    before = set(stage.feishu.app_messages)
+    stage.feishu.say(words)
+    fresh = wait_until(lambda: set(stage.feishu.app_messages) - before)
+    message: str = fresh.pop()
+    stage.record.put(CHAT, title, stage.feishu.card(message))
+    return message
+
+
 def show_passes(stage: Stage) -> None:
     asked = stage.ask_on_card("Bash plain")
     asked.tap("minutes")
@@ -247,11 +258,10 @@ def show_passes(stage: Stage) -> None:
     again = stage.served.hook(stage_event_again(stage))
     out, _ = again.communicate(timeout=60)
     stage.record.put(HOOKS, "Bash plain: let through by a pass", json.loads(out))
-    say(stage, "passes", title="passes: one")
-    asked = Asked(stage, "passes", None, "")
-    asked.message = stage.feishu.last
-    value = buttons(asked)[0]["behaviors"][0]["value"]
-    tap = stage.feishu.act(asked.message, {"tag": "button", "value": value})
+    message = show_card(stage, "passes", "passes: one")
+    revoke = stage.feishu.buttons(message, of_panels=True)[0]
+    value = revoke["behaviors"][0]["value"]
+    tap = stage.feishu.act(message, {"tag": "button", "value": value})
     stage.record.put(CHAT, "passes: revoked", {"toast": tap.toast, "card": tap.card})
 
 
