@@ -154,8 +154,9 @@ def saved(session: str, environ: Mapping[str, str]) -> tuple[str, str]:
         flags = " ".join(map(str, list_at(read_json(job), "respawnFlags")))
     except (OSError, FileError):
         return "", ""
-    if "dangerously" in flags or any(mode in flags for mode in BYPASSES):
-        asking(BYPASSES[0])
+    if "dangerously" in flags:
+        flags = BYPASSES[0]
+    asking(next((each for each in BYPASSES if each in flags), ""))
     return folder, asking(mode)
 
 

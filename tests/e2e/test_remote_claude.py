@@ -86,9 +86,10 @@ def started(feishu: FakePlatform, message: str) -> str:
     return note.rpartition("会话 ")[2].strip()
 
 
-def command(served: Served, *words: str) -> str:
+def command(served: Served, *words: str, folder: str = "/") -> str:
     return subprocess.run(
         ["claude", *words],
+        cwd=folder,
         env=served.environ,
         capture_output=True,
         encoding="utf-8",
@@ -151,6 +152,36 @@ def test_texts_like_options_commands_and_shell_are_prompts_of_the_real_client(
     # The client would drop the first character, and obey.
     feishu.say("新任务 project \u200b/add-dir /")
     wait_until(lambda: "以 / 开头" in texts(feishu.replies))
+
+
+def test_session_goes_on_in_the_mode_of_its_card_and_in_none_that_asks_nobody(
+    lab: Lab, served: Served, feishu: FakePlatform
+) -> None:
+    sessions = []
+    for mode in ("dontAsk", "acceptEdits"):
+        lab.model.push([text("done")])
+        began = ("--bg", "--permission-mode", mode, "go")
+        command(served, *began, folder=lab.project)
+        wait_until(lambda: len(lab.recorded("UserPromptSubmit")) > len(sessions), 40)
+        session: str = lab.recorded("UserPromptSubmit")[-1]["session_id"]
+        sessions.append(session)
+        written = f"projects/*/{session}.jsonl"
+        wait_until(lambda at=written: list(Path(lab.config).glob(at)), 40)
+        command(served, "stop", session[:8])
+        wait_until(lambda id=session: not lives(served, id), timeout=20)
+    feishu.say(f"继续 {sessions[0]} again")
+    wait_until(lambda: "dontAsk" in texts(feishu.replies), timeout=40)
+    lab.model.push([text("done")])
+    feishu.say(f"继续 {sessions[1]} again")
+    message = next_card(feishu, 1)
+    assert "acceptEdits" in texts(feishu.card(message))
+    assert sessions[1].startswith(started(feishu, message))
+    wait_until(lambda: len(lab.recorded("UserPromptSubmit")) > 2, timeout=40)
+    event = lab.recorded("UserPromptSubmit")[-1]
+    assert (event["session_id"], event["permission_mode"]) == (
+        sessions[1],
+        "acceptEdits",
+    )
 
 
 def test_folder_that_becomes_a_link_and_one_outside_the_list_start_nothing(

@@ -422,13 +422,19 @@ def test_sessions_that_are_not_continued_each_have_their_sentence(
     silent = record_session(bench.home, bench.shop, "")
     missing = "00000000-0000-4000-8000-000000000000"
     bench.claude.live(**{alive: "interactive", behind: "background"})
-    state = bench.home / ".claude" / "jobs" / flagged[:8] / "state.json"
-    bench.write(str(state), {"respawnFlags": ["--dangerously-skip-permissions"]})
+    silenced = record_session(bench.home, bench.shop)
+    for id, flags in {
+        flagged: ["--dangerously-skip-permissions"],
+        silenced: ["--permission-mode", "dontAsk"],
+    }.items():
+        state = bench.home / ".claude" / "jobs" / id[:8] / "state.json"
+        bench.write(str(state), {"respawnFlags": flags})
     for session, said in {
         alive: "still runs: answer its card",
         behind: f"claude stop {behind[:8]}",
         bypass: "bypassPermissions nobody is asked",
         flagged: "bypassPermissions nobody is asked",
+        silenced: "dontAsk nobody is asked",
         outside: "not in FEISHUPERM_PROJECTS",
         silent: "is not known",
         missing: "no record here",
