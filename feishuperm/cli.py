@@ -76,7 +76,7 @@ def choose(args: list[str]) -> tuple[str, list[str]]:
         from feishuperm.lib.terminal import can_ask
 
         if can_ask():  # somebody typed it, and can read the answer
-            return "status", []
+            return "status", ["--brief"]
         raise UsageError(msg("no command given"), "feishuperm --help")
     word, *rest = args
     if word in HELP and (not rest or rest[0] in TOPICS):

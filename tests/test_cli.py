@@ -407,7 +407,7 @@ def test_help_is_chinese_for_chinese(
     [
         "--help", "nonsense", "instal", "--nonsense", "", "version x",
         "doctor 200340", "doctor 10015", "doctor 1", "doctor x",
-        "status", "stop", "restart", "test-card", "run", "run -",
+        "status", "status --brief", "stop", "restart", "test-card", "run", "run -",
         "log", "log verify", "log -n-1", "log --head x", "log undo", "log undo 1",
         "passes", "passes add", "passes revoke x", "passes add Bash(*)",
         "trust", "trust list", "trust revoke", "trust x y",

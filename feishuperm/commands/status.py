@@ -6,7 +6,10 @@ import json
 import os
 import shutil
 import time
+from contextlib import suppress
+from typing import Any
 
+from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import NotRunningError
@@ -16,7 +19,9 @@ from feishuperm.messages import msg
 from feishuperm.services.history import habits
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.rule_writer import RuleWriter
+from feishuperm.setup.doctor import DoctorContext, asks_enough
 from feishuperm.setup.status import (
+    brief,
     gateway_lines,
     lines,
     qr_lines,
@@ -26,8 +31,10 @@ from feishuperm.setup.status import (
 
 
 def main(args: list[str]) -> int:
-    options = ArgumentParser("status", "--json", "--qr").parse_args(args)
+    options = ArgumentParser("status", "--json", "--qr", "--brief").parse_args(args)
     socket = load_settings().permission_socket_path
+    if options.brief:
+        return show_brief(socket)
     gateway = read_gateway(os.environ)
     try:
         status = read_status(socket, os.environ)
@@ -55,4 +62,15 @@ def main(args: list[str]) -> int:
             show(translate(habit))
         if gateway is not None:
             show("\n".join(gateway_lines(gateway)))
+    return 0
+
+
+def show_brief(socket: str) -> int:
+    """Where one stands; whatever is missing is no error."""
+    status: dict[str, Any] | None = None
+    with suppress(FeishupermError):
+        status = read_status(socket, os.environ)
+    context = DoctorContext(os.environ, os.getcwd())
+    installed = status is not None or bool(context.manifest.record("program"))
+    show("\n".join(brief(status, installed, asks_enough(context))))
     return 0

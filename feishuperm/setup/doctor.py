@@ -424,6 +424,12 @@ def check_mode(here: DoctorContext) -> Iterator[Finding]:
         yield warn(text, msg("if no card comes, run claude in a terminal"))
 
 
+def asks_enough(here: DoctorContext) -> bool:
+    """Whether sessions start in a mode in which cards come."""
+    list(check_settings(here))  # reads them
+    return all(result.state == OK for result in check_mode(here))
+
+
 # The server: does it run, where does it listen; a request there and back.
 
 

@@ -118,6 +118,36 @@ def danger_word(name: str) -> str:
     return translate(sentence, what="").rstrip("：: ")
 
 
+def brief(status: Status | None, installed: bool, asks: bool) -> Iterator[str]:
+    """Where one stands, in four lines and the next step."""
+    if not installed:
+        yield translate("feishuperm is not installed")
+        yield translate("next: {}", "feishuperm install")
+        return
+    if status is None:
+        yield translate("feishuperm is installed, but its server is not running")
+        yield translate("next: {}", "feishuperm restart")
+        return
+    running = msg("feishuperm {} is running (pid {})", status["version"], status["pid"])
+    yield one_line(translate(running))
+    names = [standing(row["name"], row["state"]) for row in status["channels"]]
+    yield one_line(translate("channels: {}", ", ".join(names)), 2000)
+    count = status.get("waiting_count", len(status["waiting"]))
+    yield translate("requests waiting: {}", count)
+    yield one_line(translate("inbox: {}", status["inbox"]), 2000)
+    yield translate("next: {}", next_step(status, asks))
+
+
+def next_step(status: Status, asks: bool) -> str:
+    """The command that helps most now."""
+    states = {channel["name"]: channel["state"] for channel in status["channels"]}
+    if set(states) <= {"inbox"}:
+        return "feishuperm install --setup"
+    if "down" in states.values():
+        return "feishuperm doctor"
+    return "feishuperm --help" if asks else "feishuperm install --ask-list"
+
+
 def qr_lines(link: str, columns: int) -> list[str]:
     """A QR code of a link, or why there is none."""
     if host_is_local(url_host(link)):

@@ -56,15 +56,20 @@ def on_a_terminal(command: list[str], environ: dict[str, str]) -> tuple[int, str
 
 def test_plain_call_on_a_terminal_says_where_one_stands(pyz: Path, home: Path) -> None:
     code, said = on_a_terminal([str(pyz)], clean_env(home))
-    assert code == 1
-    assert "the server is not running" in said and "hint: feishuperm doctor" in said
+    assert code == 0
+    assert said.splitlines() == [
+        "feishuperm is not installed",
+        "next: feishuperm install",
+    ]
     code, said = on_a_terminal([str(pyz)], clean_env(home, LANG="zh_CN.UTF-8"))
-    assert "提示：feishuperm doctor" in said
+    assert "feishuperm 还没有安装" in said
     with Served(pyz, home) as served:
         code, said = on_a_terminal([str(pyz)], served.environ)
-    assert code == 0
-    assert said.startswith("feishuperm ") and " runs (" in said.splitlines()[0]
-    assert "inbox up" in said
+    lines = said.splitlines()
+    assert code == 0 and len(lines) == 5
+    assert lines[0].startswith("feishuperm ") and "is running" in lines[0]
+    assert "channels: inbox up" in said and "requests waiting: 0" in said
+    assert lines[-1] == "next: feishuperm install --setup"
 
 
 def test_plain_call_elsewhere_stays_the_error_it_is(pyz: Path, home: Path) -> None:
