@@ -45,6 +45,13 @@ def copilot(pyz: object) -> Iterator[AgentLab]:
         yield with_program(lab)
 
 
+@pytest.fixture
+def opencode(pyz: object) -> Iterator[AgentLab]:
+    need("tmux")
+    with agent_lab("opencode", str(pyz)) as lab:
+        yield with_program(lab)
+
+
 def ours(lab: AgentLab, *args: str) -> str:
     return lab.run_pyz(*args).stdout
 
@@ -115,3 +122,45 @@ def test_copilot_asks_in_the_terminal_after_the_program_was_removed(
         shutil.rmtree(os.path.join(copilot.home, ".local", folder))
     assert Path(copilot.home, ".copilot/hooks/feishuperm.json").exists()
     ask(copilot)
+
+
+def test_opencode_asks_by_its_plugin_and_forgets_it_with_the_program(
+    opencode: AgentLab,
+) -> None:
+    plugin = Path(opencode.home, ".config/opencode/plugin/feishuperm.js")
+    home = Path(opencode.root, "server")
+    home.mkdir()
+    with Served(Path(opencode.pyz), home) as served:
+        opencode.socket = served.socket
+        ours(opencode, "install", *QUIET, "--agents", "opencode")
+        found = doctor(opencode)
+        assert found.startswith("ok") and "opencode 1." in found, found
+        opencode.model.push([opencode.shell("touch made.txt")], [text("it is over")])
+        opencode.start("please run it")
+        id = wait_until(served.waiting)[0]
+        served.post("/allow", id=id, confirmed="1")
+        opencode.wait_screen("it is over")
+        assert opencode.has("made.txt")
+        opencode.model.push([opencode.shell("touch more.txt")], [text("never")])
+        opencode.say("again")
+        id = wait_until(served.waiting)[0]
+        opencode.wait_screen(opencode.dialog)
+        opencode.press(("C-c", "C-d"))  # opencode ends, and its hook with it
+        wait_until(lambda: not served.waiting())
+        served.get(f"/allow?id={id}")
+        assert not opencode.has("more.txt")
+    for folder in ("bin", "share"):  # by hand: the plugin stays
+        shutil.rmtree(os.path.join(opencode.home, ".local", folder))
+    assert plugin.exists()
+    opencode.model.script["main"] = []
+    os.remove(os.path.join(opencode.project, "made.txt"))
+    ask(opencode)
+
+
+def test_uninstall_leaves_nothing_of_the_plugin(opencode: AgentLab) -> None:
+    folder = Path(opencode.home, ".config/opencode")
+    before = sorted(folder.iterdir())
+    ours(opencode, "install", *QUIET, "--agents", "opencode")
+    assert sorted(folder.iterdir()) != before
+    ours(opencode, "uninstall")
+    assert sorted(folder.iterdir()) == before
