@@ -159,6 +159,7 @@ def test_options_in_the_text_exist(name: str) -> None:
     sources = [ROOT / "install.sh", ROOT / "build.py"]
     for room in ("commands", "supervisor"):
         sources += (ROOT / "feishuperm" / room).glob("*.py")
+    sources.append(ROOT / "feishuperm" / "supervisor" / "flags.txt")
     known = "".join(path.read_text("utf-8") for path in sources)
     for option in re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", read(name)):
         assert option in known, option

@@ -582,8 +582,9 @@ class Approvals:
         if row.passes:
             self.passes.add(from_plain(Pass, request.grants))
         head = self._ledger.head() if request.id in self._intents else ""
-        if answer.surface in TYPED_ON:
-            self.on_typed(request.session, KINDS[request.kind].typed(row, answer))
+        typed = KINDS[request.kind].typed(row, answer)
+        if typed and answer.surface in TYPED_ON:
+            self.on_typed(request.session, typed)
         self.requests.resolve(answer, row, decision, written, head)
 
     def _draw_up_pass(
