@@ -53,6 +53,7 @@ USAGE = {
     "continue": msg("Like this: `continue SESSION what to do`"),
 }
 TOO_LONG = msg("The text is longer than {} characters: send less")
+NOT_STARTED = msg("Nothing was started")
 NO_MODE = msg("Claude Code's own default (no settings file names one)")
 REMOTE_OFF = msg(
     "Sessions cannot be started from here: on the computer, `feishuperm install "
@@ -209,24 +210,26 @@ class Starts:
         if is_late or action != GO:
             del self._plans[panel]
             said = VOID if is_late else msg("Cancelled: nothing was started")
-            told = Told(self.say(said), panel=self._panel(plan).frozen(self.say(said)))
+            card = self._panel(plan, NOT_STARTED).frozen(self.say(said))
+            told = Told(self.say(said), panel=card)
             return told._replace(status=looks.WARNING) if is_late else told
         end = self._intend(plan)
         del self._plans[panel]  # whatever comes now: once
         run(self._follow(plan, end), report)
         said = self.say("Starting; this card will say how it went")
         # It looks open, so that its channel goes on to change it.
-        return Told(said, looks.INFO, self._panel(plan)._replace(buttons=(), note=said))
+        card = self._panel(plan, msg("Starting a session"))
+        return Told(said, looks.INFO, card._replace(buttons=(), note=said))
 
     async def _follow(self, plan: Plan, end: dict[str, Any]) -> None:
         """The card says how it went."""
-        look = looks.OVER
+        look, title = looks.OVER, NOT_STARTED
         try:
             said = msg("Session {} runs", await self._start(plan, end))
-            look = looks.GOOD
+            look, title = looks.GOOD, msg("The session runs")
         except FAILURES as error:
             said = message_of(error)
-        panel = self._panel(plan).frozen(self.say(said))
+        panel = self._panel(plan, title).frozen(self.say(said))
         self._show(plan.asker.channel, panel._replace(look=look))
 
     # What is done.
@@ -310,10 +313,10 @@ class Starts:
 
     # What is shown.
 
-    def _panel(self, plan: Plan) -> Panel:
-        say, title = self.say, msg("Start a session?")
+    def _panel(self, plan: Plan, title: str = "") -> Panel:
+        say, question = self.say, msg("Start a session?")
         if plan.session:
-            title = msg("Continue session {}?", plan.session[:8])
+            question = msg("Continue session {}?", plan.session[:8])
         note = msg("It starts on this button, once, within ten minutes")
         rows = (
             Row(Block("path", say("Folder"), plan.folder)),
@@ -324,7 +327,7 @@ class Starts:
         return Panel(
             plan.id,
             self._settings.feishuperm_lang,
-            say(title),
+            say(title or question),
             last_name(plan.folder),
             rows=rows,
             buttons=(go, cancel),
