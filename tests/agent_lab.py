@@ -225,6 +225,12 @@ class CodexLab(AgentLab):
         return tool("exec_command", cmd=command, **asks)
 
 
+class CodexAcpLab(CodexLab):
+    """Codex behind a program that speaks the Agent Client Protocol for it."""
+
+    name = "codex-acp"
+
+
 class QwenLab(AgentLab):
     """It asks the model for suggestions and memories besides: both are off."""
 
@@ -338,7 +344,7 @@ class OpencodeLab(AgentLab):
 
 
 LABS: dict[str, type[AgentLab]] = {
-    row.name: row for row in (CodexLab, QwenLab, CopilotLab, OpencodeLab)
+    row.name: row for row in (CodexLab, CodexAcpLab, QwenLab, CopilotLab, OpencodeLab)
 }
 
 

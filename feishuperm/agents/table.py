@@ -22,10 +22,11 @@ from typing import Any, NamedTuple, Protocol, cast
 from feishuperm.errors import PayloadError
 from feishuperm.messages import msg
 from feishuperm.models.decision import Decision, as_line
-from feishuperm.models.fields import decoded, text_at
+from feishuperm.models.fields import decoded, part_at, text_at
 from feishuperm.tables import sections
 from feishuperm.wire import CLAUDE as CLAUDE
 
+ACP = "acp"
 ENTRY, OWN_FILE = "entry", "own file"
 PERSON, MODEL, ANSWERED = "person", "model", "answered"  # who acts in a transcript
 
@@ -53,7 +54,7 @@ class Agent(NamedTuple):
     # Variables of its hooks; fields of its events, and where its transcripts are.
     variables: tuple[bytes, ...] = ()
     marks: tuple[str, ...] = ()
-    # Names of the actions it can obey; empty: all.
+    # Names of the actions it can obey; empty: all, or those that its event names.
     actions: frozenset[str] = frozenset()
     # Its hook is serial: no dialog while it waits, so it is given back, never denied.
     is_serial: bool = False
@@ -109,6 +110,7 @@ _TABLE = dict(sections("agents/agents.txt"))
 )
 AGENTS = {
     CLAUDE: Agent(CLAUDE, "Claude Code"),
+    ACP: Agent(ACP, "ACP"),
     **{word: _agent(word, lines) for word, lines in _TABLE.items()},
 }
 
@@ -120,15 +122,16 @@ def dialect(word: str) -> Dialect:
     return cast(Dialect, import_module(f"feishuperm.agents.{word}"))
 
 
-def names(word: str) -> dict[str, str]:
+def names(word: str, event: Mapping[str, Any] = MappingProxyType({})) -> dict[str, str]:
     """How a sentence calls an agent: the program, and who acts."""
-    name = AGENTS[word].name
+    own = event.get("agent_name") if word == ACP else ""
+    name = f"{own} ({AGENTS[word].name})" if own else AGENTS[word].name
     return {"client": name, "agent": "Claude" if word == CLAUDE else name}
 
 
-def can_obey(word: str, action: str) -> bool:
-    actions = AGENTS[word].actions
-    return not actions or action in actions
+def options_of(word: str, event: Mapping[str, Any]) -> dict[str, str]:
+    """The buttons that an event itself names, and what it calls them."""
+    return part_at(event, "options") if word == ACP else {}
 
 
 def read_event(word: str, raw: bytes) -> dict[str, Any]:

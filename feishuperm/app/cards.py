@@ -350,7 +350,7 @@ def _choice(option: Option) -> str:
 
 def confirm_words(offer: Offer, ask: Ask) -> str:
     """What has to be agreed to before the tap counts; for "always" its exact rules."""
-    rules = (*ask.rules, ask.rule_note) if offer.look == FOREVER else ()
+    rules = (*ask.rules_of(offer), ask.rule_note) if offer.look == FOREVER else ()
     return "\n".join(filter(None, (offer.confirm, *rules)))
 
 

@@ -1,18 +1,24 @@
-"""`feishuperm run PROMPT`: a headless Claude session that asks a phone.
+"""`feishuperm run PROMPT`: a headless session that asks a phone.
 
-Exit code: 0 finished and nothing was refused; 1 Claude failed; 2 wrong arguments;
+It is Claude Code's, or that of an agent that speaks the Agent Client Protocol.
+
+Exit code: 0 finished and nothing was refused; 1 the agent failed; 2 wrong arguments;
 3 somebody (or nobody) refused a tool; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
+from typing import TextIO
 
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.hooks.acp import AcpRun
+from feishuperm.hooks.agent_run import AgentRun
 from feishuperm.hooks.application import RUN_VARIABLE, RunLock, record_callback
 from feishuperm.hooks.config_manager import ConfigManager, trust_command
 from feishuperm.hooks.headless import Headless
@@ -30,30 +36,52 @@ def main(args: list[str]) -> int:
     options = _parser().parse_args(own)
     prompt = _prompt(options.prompt)
     settings = load_settings()
-    # A closed descriptor has no stream at all.
-    nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    screen = Screen(sys.stdout or nowhere, sys.stderr or nowhere, options.json)
-    manager = ConfigManager(os.environ, screen.warn, Trust(os.environ).covers)
-    root = manager.project_root(os.getcwd())
-    config = manager.load_project_config(root, for_sdk=False)
-    sources = _sources(root, manager.is_trusted, screen)
-    chosen = [*_claude_options(options), *sources, *extra]
-    claude = _claude()
+    screen = Screen(sys.stdout or _no_one(), sys.stderr or _no_one(), options.json)
     try:  # a command callback may well be our own hook, which must do nothing here
         lock = RunLock()
     except OSError as error:
         raise FeishupermError(
             msg("cannot keep a file for this run: {}", error)
         ) from None
-    environ = {**os.environ, RUN_VARIABLE: lock.word}
-    record = partial(record_callback, root=config.root, warn=screen.warn)
-    hooks = HookManager(config.root, environ, screen.warn, record=record)
-    path = settings.permission_socket_path
-    headless = Headless(config, hooks, screen, path, environ, lock.add)
+    prepare = _run_of_claude if options.agent is None else _run_of_agent
     try:
-        return headless.run([claude, *chosen], prompt)
+        path = settings.permission_socket_path
+        run, command = prepare(options, screen, path, lock)
+        return run.run([*command, *extra], prompt)
     finally:
         lock.remove()
+
+
+def _no_one() -> TextIO:
+    """A closed descriptor has no stream at all."""
+    return open(os.devnull, "w", encoding="utf-8")
+
+
+def _run_of_claude(
+    options: Namespace, screen: Screen, path: str, lock: RunLock
+) -> tuple[AgentRun, list[str]]:
+    """A run of Claude Code, and what starts it."""
+    environ = {**os.environ, RUN_VARIABLE: lock.word}
+    manager = ConfigManager(os.environ, screen.warn, Trust(os.environ).covers)
+    root = manager.project_root(os.getcwd())
+    config = manager.load_project_config(root, for_sdk=False)
+    sources = _sources(root, manager.is_trusted, screen)
+    command = [_claude(), *_claude_options(options), *sources]
+    record = partial(record_callback, root=config.root, warn=screen.warn)
+    hooks = HookManager(config.root, environ, screen.warn, record=record)
+    return Headless(config, hooks, screen, path, environ, lock.add), command
+
+
+def _run_of_agent(
+    options: Namespace, screen: Screen, path: str, lock: RunLock
+) -> tuple[AgentRun, list[str]]:
+    """The same of another agent, which is told all by the protocol."""
+    if not options.agent or options.resume_last or options.resume or options.model:
+        said = msg("--agent takes a command, and no --continue, --resume or --model")
+        raise UsageError(said, "--agent 'qwen --acp'")
+    environ, mode = {**os.environ, RUN_VARIABLE: lock.word}, options.permission_mode
+    run = AcpRun(screen, path, environ, os.getcwd(), lock.add, mode or "")
+    return run, options.agent
 
 
 def _sources(root: str, covers: Callable[[str], bool], screen: Screen) -> list[str]:
@@ -76,7 +104,7 @@ def _sources(root: str, covers: Callable[[str], bool], screen: Screen) -> list[s
 
 
 def _split(args: list[str]) -> tuple[list[str], list[str]]:
-    """Our arguments, and those after `--`, which are Claude's."""
+    """Our arguments, and those after `--`, which are the agent's."""
     at = args.index("--") if "--" in args else len(args)
     return args[:at], args[at + 1 :]
 
@@ -89,6 +117,7 @@ def _parser() -> ArgumentParser:
     add("-r", "--resume")
     add("--model")
     add("--permission-mode")
+    add("--agent", type=shlex.split)
     return parser
 
 

@@ -250,7 +250,8 @@ def links_of(links: Links, ask: Ask) -> dict[str, str]:
 
     They are relative, since a proxy may add a prefix.
     """
-    paths = {row.name: row.path for row in KINDS[ask.kind].actions}
+    rows = (KINDS[ask.kind].action(offer.name) for offer in ask.actions)
+    paths = {row.name: row.path for row in rows if row}
     paths.update(request="/request", hold="/hold")
     return {name: links.path(path, ask.id)[1:] for name, path in paths.items()}
 

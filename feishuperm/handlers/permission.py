@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from feishuperm import __version__, wire
-from feishuperm.agents.table import CLAUDE, read_event
+from feishuperm.agents.table import ACP, CLAUDE, read_event
 from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
 from feishuperm.lib.json import has_more_parts
 from feishuperm.lib.log import log
@@ -101,7 +101,8 @@ class PermissionHandler(NamedTuple):
             connection.send(b"E")
             return
         self.progress.event(payload)
-        pid, is_known = _pid(connection), hook.agent != CLAUDE
+        # A headless run of any agent asks by itself, as that of Claude Code does.
+        pid, is_known = _pid(connection), hook.agent not in (CLAUDE, ACP)
         client = self.clients.add(pid, payload.session_id(), is_known)
         session.client = client or session.client
         session.waits_for(self.approvals.register(hook, payload, connection))

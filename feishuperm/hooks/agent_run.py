@@ -69,7 +69,7 @@ class Wait:
         self.cancelled = False
         self.sock: socket | None = None
 
-    def ask(self, raw: bytes, path: str, project: str) -> bytes:
+    def ask(self, raw: bytes, path: str, project: str, agent: bytes = b"") -> bytes:
         """The hook output a person decided on, empty for none.
 
         Raises NotRunningError.
@@ -82,6 +82,7 @@ class Wait:
                 os.fsencode(project),
                 self._guard,
                 self._connect,
+                agent,
             )
         except wire.NoServer:
             raise NotRunningError(
@@ -105,9 +106,10 @@ class Wait:
         self.deadline = time.monotonic() + seconds
 
     def _connect(self, path: bytes) -> socket:
-        if self.cancelled:
+        if not self.cancelled:
+            self.sock = wire.connect(path)
+        if self.cancelled or self.sock is None:  # it may have been meanwhile
             raise wire.NoServer
-        self.sock = wire.connect(path)
         return self.sock
 
 
@@ -118,6 +120,7 @@ class Question:
         self.id = id
         self.tool_name = tool_name
         self.tool_input = tool_input
+        self.asked: Any = None  # what the agent sent, where more of it is needed
         self.wait = Wait()
 
 
@@ -125,6 +128,7 @@ class AgentRun:
     """One run, from the first line to the exit code."""
 
     hint = ""  # where the agent is not there
+    agent = b""  # its word, if that is not Claude Code
 
     def __init__(
         self,
@@ -222,6 +226,17 @@ class AgentRun:
             self._turn(TICK)
             self._tick(time.monotonic())
 
+    def _conclude(self, result: dict[str, Any] | None) -> int:
+        """Tell how it ended; the exit code."""
+        if result is None:
+            code = self._wait(END_SECONDS)
+            self.screen.warn(msg("the agent ended without a result (exit {})", code))
+            return FAILURE
+        self.screen.result(result, self.refusals)
+        if self.refusals:
+            return REFUSED
+        return FAILURE if result.get("is_error") else SUCCESS
+
     def _turn(self, seconds: float) -> None:
         """Do the next thing that was handed over, if one comes in time."""
         with suppress(queue.Empty):
@@ -237,17 +252,24 @@ class AgentRun:
         while event is not None:
             try:
                 self._handle(event)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+            except (
+                *(AttributeError, KeyError, TypeError, ValueError, RecursionError),
+            ) as error:
                 name = type(error).__name__
                 why = msg("a message was not understood ({}: {})", name, error)
                 self._not_understood(event, why)
             event = self.protocol.next_event()
 
-    def _open(self, question: Question, ask: Callable[[], None]) -> None:
-        """Have `ask` run in a thread; whatever goes wrong there is a refusal."""
+    def _open(self, question: Question, decide: Callable[[], dict[str, Any]]) -> None:
+        """Have it decided in a thread; whatever goes wrong there is a refusal."""
+
+        def work() -> None:
+            decision = decide()
+            self._later(lambda: self._decided(question, decision))
+
         self.questions[question.id] = question
         self._in_thread(
-            ask,
+            work,
             lambda why: self._decided(question, deny(f"feishuperm failed: {why}")),
         )
 
@@ -256,9 +278,10 @@ class AgentRun:
         self._later(lambda: self.screen.asks(question))
         raw = json.dumps(event).encode()
         try:
-            answer = question.wait.ask(raw, self.socket_path, self.root)
+            answer = question.wait.ask(raw, self.socket_path, self.root, self.agent)
         except NotRunningError:
-            self._later(self.screen.no_server)
+            if not question.wait.cancelled:
+                self._later(self.screen.no_server)
             return deny("no feishuperm server is running, so nobody could be asked")
         decision = decision_of(json.loads(answer)) if answer else None
         return decision or deny("nobody answered the permission request")

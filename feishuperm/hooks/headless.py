@@ -34,10 +34,6 @@ from functools import partial
 from typing import Any
 
 from feishuperm.hooks.agent_run import (
-    END_SECONDS,
-    FAILURE,
-    REFUSED,
-    SUCCESS,
     AgentRun,
     Question,
     decision_of,
@@ -134,14 +130,7 @@ class Headless(AgentRun):
         else:
             self._send(self.protocol.user_message(prompt))
         self._live()
-        if self.result is None:
-            code = self._wait(END_SECONDS)
-            self.screen.warn(msg("Claude ended without a result (exit {})", code))
-            return FAILURE
-        self.screen.result(self.result, self.refusals)
-        if self.refusals:
-            return REFUSED
-        return FAILURE if self.result.get("is_error") else SUCCESS
+        return self._conclude(self.result)
 
     def _agreed(self, answer: ControlResponse, prompt: str) -> None:
         """Run what the CLI left out; what else stood in a skipped file stays out."""
@@ -238,7 +227,7 @@ class Headless(AgentRun):
         self._later(lambda: self.screen.hook_output(output))
         return output
 
-    def _ask(self, question: Question, body: dict[str, Any]) -> None:
+    def _ask(self, question: Question, body: dict[str, Any]) -> dict[str, Any]:
         """In a thread: callbacks first, then a person."""
         event = {
             **self.session,
@@ -250,8 +239,7 @@ class Headless(AgentRun):
             if body.get(key):
                 event[key] = body[key]
         output = self._run_hooks(event, body.get("tool_use_id"))
-        decision = decision_of(output) or self._ask_person(question, event)
-        self._later(lambda: self._decided(question, decision))
+        return decision_of(output) or self._ask_person(question, event)
 
     def _tell(self, question: Question, decision: dict[str, Any]) -> None:
         response = dict(decision)

@@ -50,11 +50,17 @@ class Screen:
         inside = "  " if body.get("parent_tool_use_id") else ""
         for block in list_at(body, "message", "content"):
             if value_at(block, "type") == "text":
-                self._flush()
-                self.held = inside + visible(str(block.get("text"))).strip()
+                self.said(inside + visible(str(block.get("text"))).strip())
             elif value_at(block, "type") == "tool_use":
-                self._flush()
-                self.line(f"{inside}* {_call(block.get('name'), block.get('input'))}")
+                self.called(block.get("name"), block.get("input"), inside)
+
+    def said(self, text: str) -> None:
+        self._flush()
+        self.held = text
+
+    def called(self, name: Any, tool_input: Any, inside: str = "") -> None:
+        self._flush()
+        self.line(f"{inside}* {_call(name, tool_input)}")
 
     def hook_output(self, output: dict[str, Any]) -> None:
         """What a hook has to say to the user."""
@@ -125,8 +131,9 @@ class Screen:
         seconds = f"{number_at(result, 'duration_ms') / 1000:.1f}"
         done = msg("done in {} s", seconds)
         parts = [msg("failed in {} s", seconds) if result.get("is_error") else done]
-        parts.append(msg("{:.0f} turns", number_at(result, "num_turns")))
-        parts.append(f"${number_at(result, 'total_cost_usd'):.4f}")
+        if "num_turns" in result:  # an agent may not say
+            parts.append(msg("{:.0f} turns", number_at(result, "num_turns")))
+            parts.append(f"${number_at(result, 'total_cost_usd'):.4f}")
         if refusals:
             parts.append(msg("{} refused", refusals))
         self.line("feishuperm: " + ", ".join(map(translate, parts)))

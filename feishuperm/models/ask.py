@@ -161,6 +161,11 @@ class Ask(NamedTuple):
         """The button of this name, if it is offered."""
         return next((offer for offer in self.actions if offer.name == name), None)
 
+    def rules_of(self, offer: Offer) -> tuple[str, ...]:
+        """What this button writes, unless its own words say it."""
+        is_told = offer.look != FOREVER or offer.confirm in self.rules
+        return () if is_told else self.rules
+
     def edits(self, offer: Offer) -> bool:
         """Whether this button lets a text of the call itself be changed."""
         return any(field.name in offer.fields for field in self.fields if field.edits)

@@ -147,10 +147,18 @@ class Kind(NamedTuple):
         return self.event == "PermissionRequest"
 
     def action(self, name: str) -> Action | None:
-        return next((row for row in self.actions if row.name == name), None)
+        """The button of this name; an agent may offer a second of it, as "allow-2"."""
+        base, dash, number = name.partition("-")
+        row = next((row for row in self.actions if row.name == base), None)
+        if row is None or not dash:
+            return row
+        return row._replace(name=name, path=f"{row.path}-{number}")
 
     def by_path(self, path: str) -> Action | None:
-        return next((row for row in self.actions if row.path == path), None)
+        """The button that a page or link names."""
+        base, dash, number = path.partition("-")
+        row = next((row for row in self.actions if row.path == base), None)
+        return row and self.action(row.name + dash + number)
 
 
 # The refusals every kind has.

@@ -55,6 +55,7 @@ class Facts:
     raw: bytes = b""  # its event; empty when only its end is remembered
     kind: str = "permission"  # a row of `KINDS`
     agent: str = "claude"  # that asks: a row of `agents.table`
+    offered: frozenset[str] = frozenset()  # names of the actions its agent can obey
     tool_name: str = ""
     project: str = ""
     session: str = ""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any
 
-from feishuperm.agents.table import AGENTS, CLAUDE, can_obey, output_of
+from feishuperm.agents.table import ACP, AGENTS, CLAUDE, options_of, output_of
 from feishuperm.channels.base import NOT_UNDONE
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
@@ -381,7 +381,7 @@ class Approvals:
         request = self.requests.of_waiter(waiter)
         if request is not None and not self.watcher.settled(request):
             # A dialog that is open beside the hook has ended it.
-            is_beside = request.agent != CLAUDE and not request.serial
+            is_beside = not (request.serial or request.agent in (CLAUDE, ACP))
             state = states.TERMINAL if is_beside else states.GONE
             self.requests.end(request, state, hears=False)
 
@@ -446,7 +446,7 @@ class Approvals:
         row = KINDS[request.kind].action(answer.action)
         if row is None or (row.tools and request.tool_name not in row.tools):
             raise self._refusal(NOT_OFFERED)
-        if not can_obey(request.agent, row.name):
+        if row.name not in request.offered:
             raise self._refusal(NOT_OFFERED)
         if answer.digest and answer.digest != request.short_digest():
             raise self._refusal(NOT_AS_SHOWN)
@@ -554,6 +554,8 @@ class Approvals:
         Raises Refusal: they have not, or there is no such pass.
         """
         plan = self.presenter.plan(request, payload) if row.writes_rule else NO_PLAN
+        own = options_of(request.agent, payload.fields).get(row.name, "")
+        plan = RulePlan(confirm=own, kept=(own,)) if own and row.writes_rule else plan
         if plan.confirm and not answer.confirmed:
             raise self._refusal(plan.confirm, statuses.CONFIRM)
         if row.passes:

@@ -14,7 +14,7 @@ from functools import partial
 from os.path import normpath
 from typing import Any
 
-from feishuperm.agents.table import AGENTS, CLAUDE, can_obey
+from feishuperm.agents.table import ACP, CLAUDE, options_of
 from feishuperm.agents.table import names as agent_names
 from feishuperm.danger.paths import UNKNOWN as HOLE
 from feishuperm.danger.reader import Finding, Reading, read_call
@@ -31,6 +31,7 @@ from feishuperm.models.ask import (
     Block,
     Field,
     Notice,
+    Offer,
     Outcome,
     Spent,
     fit,
@@ -62,6 +63,7 @@ from feishuperm.tables import rows
 LISTED = 10  # requests of a list in the chat
 LINE = 100  # characters of what each is about
 NAMED = 80  # of what a headline names
+OPTION = 40  # of an agent's own words on a button
 NAMED_WHOLE = 48  # of what it shows whole, even on a phone
 UNLABELLED = ("code", "markdown")
 SAID = "services/sentences.txt"
@@ -138,7 +140,7 @@ class Presenter:
     def _ask(self, request: Request, payload: AskPayload, limit: int) -> Ask:
         kind = KINDS[request.kind]
         ask = plain_ask(payload, request.id, request.project, self._language, limit)
-        say = partial(self.say, **agent_names(request.agent))
+        say = partial(self.say, **agent_names(request.agent, payload.fields))
         fields = tuple(map(_seen, kind.fields(payload.tool_input, say)))
         denies = kind.expired and self._denies[request.from_agent]
         denies = denies and not (request.spared or request.serial)
@@ -164,17 +166,37 @@ class Presenter:
         )
         if payload.tool_name == TEST_TOOL:
             return self._test(ask)
-        ask = _obeyed(ask, request.agent)
+        ask = _obeyed(ask, request)
+        options = options_of(request.agent, payload.fields)
+        ask = self._with_options(ask, kind, options) if options else ask
         if any(visible(field.value) != field.value for field in fields if field.edits):
             ask = ask.without_edit()  # a field would not show what is there
         return self._with_grants(ask, request, payload)
+
+    def _with_options(self, ask: Ask, kind: Kind, options: dict[str, str]) -> Ask:
+        """The ask with an agent's own options as buttons, which take nothing along.
+
+        Its words tell those of a sort apart, and say what lasts.
+        """
+        offers = []
+        for name, own in options.items():
+            row = kind.action(name)
+            if row is not None:
+                confirm = own if row.writes_rule else ""
+                is_told = confirm or "-" in name or f"{name}-2" in options
+                label = one_line(redact(own), OPTION) if is_told else ""
+                label = label or self.say(row.label)
+                offer = Offer(name, label, label, row.look, row.key, confirm=confirm)
+                offers.append(offer._replace(grants=not row.message))
+        lasting = tuple(offer.confirm for offer in offers if offer.confirm)
+        return ask._replace(actions=tuple(offers), fields=(), rules=lasting)
 
     def _with_grants(self, ask: Ask, request: Request, payload: AskPayload) -> Ask:
         """The ask of a pending request with the rule and the passes it may make."""
         kind = KINDS[request.kind]
         if not request.waits():
             return _without_passes(ask)
-        if any(row.writes_rule for row in kind.actions):
+        if request.agent != ACP and any(row.writes_rule for row in kind.actions):
             ask = self._with_rules(ask, kind, self.plan(request, payload))
         return self._with_passes(ask, request)
 
@@ -369,12 +391,12 @@ def _with_words(ask: Ask, words: dict[str, str]) -> Ask:
     return ask._replace(actions=tuple(offers))
 
 
-def _obeyed(ask: Ask, agent: str) -> Ask:
+def _obeyed(ask: Ask, request: Request) -> Ask:
     """The ask without the buttons that an agent cannot obey."""
-    if not AGENTS[agent].actions:
+    if request.agent == CLAUDE:
         return ask
-    ask = ask.keeping(lambda offer: can_obey(agent, offer.name))
-    return ask if can_obey(agent, "edit") else ask.without_edit()
+    ask = ask.keeping(lambda offer: offer.name in request.offered)
+    return ask if "edit" in request.offered else ask.without_edit()
 
 
 def _without_passes(ask: Ask) -> Ask:
@@ -395,13 +417,14 @@ def plain_ask(
     blocks = (*detail.blocks, *remark_blocks(payload, say))
     project = project or payload.base.cwd
     heading = kind.heading if payload.agent == CLAUDE else kind.title
+    called = agent_names(payload.agent, payload.fields)
     reading = read_danger(payload, project)
     return Ask(
         id,
         kind.name,
         language,
-        say(kind.title, **agent_names(payload.agent)),
-        say(heading, **agent_names(payload.agent)),
+        say(kind.title, **called),
+        say(heading, **called),
         say(kind.noun) if kind.noun else payload.tool_name,
         detail.colour,
         say(kind.noun) if kind.noun else redact(detail.summary),
@@ -412,7 +435,7 @@ def plain_ask(
         branch=current_branch(project),
         session=payload.session_id(),
         agent=text_at(payload.fields, "agent_type"),
-        host="" if payload.agent == CLAUDE else agent_names(payload.agent)["client"],
+        host="" if payload.agent == CLAUDE else called["client"],
         dangers=sentences(reading.marks, say),
         facts=sentences(reading.facts, say),
     )

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from feishuperm.agents.table import AGENTS, CLAUDE, output_of
+from feishuperm.agents.table import AGENTS, CLAUDE, options_of, output_of
 from feishuperm.errors import PayloadError, ProtocolError
 from feishuperm.lib.log import redact
 from feishuperm.lib.tool import headline, summary
@@ -338,6 +338,9 @@ def new_request(
     request.agent = hook.agent
     request.from_agent = bool(payload.agent_id())
     request.serial = AGENTS[hook.agent].is_serial
+    actions = KINDS[request.kind].actions
+    able = options_of(hook.agent, payload.fields) or AGENTS[hook.agent].actions
+    request.offered = frozenset(able or (row.name for row in actions))
     reading = read_danger(payload, request.project)
     request.danger = names(reading)
     request.reading = reading
@@ -346,12 +349,12 @@ def new_request(
     # What is dangerous, or cannot be read, is never let through unseen.
     # A pass is for what has a button for it; a refused call is let through once.
     request.passable = (
-        any(action.passes for action in KINDS[request.kind].actions)
+        any(row.passes and row.name in request.offered for row in actions)
         and is_clear(reading)
         and bool(request.session and request.project)
     )
     request.digest = hashlib.sha256(hook.raw).hexdigest()
-    if any(action.reprieves for action in KINDS[request.kind].actions):
+    if any(action.reprieves for action in actions):
         request.call = call_digest(payload)
     request.shown = hook.shown in (SHOWN, HELD)
     return request

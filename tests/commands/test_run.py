@@ -86,3 +86,31 @@ def test_absent_claude_is_told_with_its_remedy(
     with pytest.raises(FeishupermError, match="claude") as caught:
         run._claude()
     assert "npm install" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--agent", ""],
+        ["--agent", "x --acp", "--continue"],
+        ["--agent", "x", "--model", "m"],
+        ["--agent", "x", "-r", "id"],
+        ["--agent", "'x"],
+    ],
+)
+def test_agent_that_cannot_be_driven_as_asked_is_a_wrong_argument(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="--agent"):
+        run.main([*words, "do it"])
+    assert not list(tmp_path.rglob("runs/*"))
+
+
+def test_program_of_an_agent_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(FeishupermError, match="cannot start /no/such/agent"):
+        run.main(["--agent", "/no/such/agent --acp", "do it", "--", "--more"])
+    assert not list(tmp_path.rglob("runs/*"))

@@ -51,7 +51,7 @@ def send(*messages: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"send": message} for message in messages]
 
 
-def wait(word: str) -> dict[str, Any]:
+def wait(word: Any) -> dict[str, Any]:
     return {"wait": word}
 
 

@@ -52,7 +52,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def decided(*parts: Any) -> bytes:
-    _, path, _, _, guard, to = parts
+    _, path, _, _, guard, to, _ = parts
     to(path)
     guard(wire.ACK_SECONDS)
     guard(57)
@@ -97,6 +97,19 @@ def test_no_server_is_an_error_and_no_permission_request_is_none(bench: Bench) -
         raise wire.NotPermission
 
     assert bench.ask(other) == b""
+
+
+def test_wait_that_is_ended_while_it_connects_leaves_no_connection(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(path: bytes) -> FakeSocket:
+        bench.wait.cancel()
+        return bench.sock
+
+    monkeypatch.setattr(module.wire, "connect", connect)
+    with pytest.raises(NotRunningError):
+        bench.ask(decided)
+    assert bench.sock.calls == ["close"]
 
 
 def test_owner_ends_the_wait_by_the_connection(bench: Bench) -> None:

@@ -46,7 +46,6 @@ from feishuperm.models.ask import (
     CUT_FIRST,
     DETAIL,
     ENDED,
-    FOREVER,
     SETTLED,
     YES,
     Ask,
@@ -135,7 +134,7 @@ def confirm_page(
     typed = _fields_of(ask, offer, values or {}, "confirm")
     agreed = (("confirmed", "1"),) if offer.confirm else ()
     button = form(link, typed + bar, "confirm", ("digest", ask.digest), *agreed)
-    rules = facts(language, _rules(ask.rules if offer.look == FOREVER else ()))
+    rules = facts(language, _rules(ask.rules_of(offer)))
     body = _article(
         ask, head(ask, clock(ask, seconds_left), title) + notes, button + rules
     )
