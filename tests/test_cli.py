@@ -230,7 +230,7 @@ def test_help_of_a_command_explains_its_arguments_and_no_others(
         assert all(choice in row for choice in action.choices or ()), row
     for choice in (c for a in seen[0]._actions for c in a.choices or ()):
         assert choice in text or command == "help"
-    assert max(map(width, text.splitlines())) <= 100
+    assert max(map(width, text.splitlines())) <= 80
 
 
 def run(pyz: Path, home: Path, *args: str) -> subprocess.CompletedProcess[str]:

@@ -38,7 +38,7 @@ def main(args: list[str]) -> int:
         rows, problem = sessions.rows(), sessions.problem
         warn(NO_SERVER)
     if problem:
-        warn(NO_LIST, problem)
+        warn(NO_LIST, translate(problem))  # the server tells it in English
     if as_json:
         print(json.dumps(rows, indent=2))
     else:

@@ -592,7 +592,7 @@ def restart(environ: Mapping[str, str]) -> str:
     service.start()
     pid = wait_until_running()["pid"]
     more = msg("; {}", waiting) if waiting else ""
-    return msg("restarted ({}, pid {}){}", service.kind, pid, more)
+    return msg("restarted ({}, pid {}){}", word(service.kind), pid, more)
 
 
 def try_restart(environ: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import config_dir, config_path, state_dir
 from feishuperm.lib.terminal import complain, say, show
-from feishuperm.messages import msg
+from feishuperm.messages import msg, word
 from feishuperm.services import history
 from feishuperm.services.history import Standing
 from feishuperm.services.ledger import Ledger
@@ -31,10 +31,11 @@ def rehearse(manifest: steps.Manifest, purge: bool) -> None:
     """Say what would be undone."""
     for name, record in manifest.records.items():
         if name != "state" and (name != "config" or purge):
-            place = record.get("path") or record.get("archive") or record.get("kind")
+            kept_by = word(record.get("kind", ""))
+            place = record.get("path") or record.get("archive") or kept_by
             files = ", ".join(path for path in record if path[0] == "/")
             place = place or files or msg("its files")
-            say("would undo {}: {}", name.partition(":")[0], place)
+            say("would undo {}: {}", word(name.partition(":")[0]), place)
     if not manifest.records:
         say("nothing is installed")
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from feishuperm.commands import sessions as command
+from feishuperm.lib import claude_client
+from feishuperm.lib import language as spoken_language
 from feishuperm.lib.display import width
 from tests.conftest import clean_env
 from tests.served import EVENT, Served
@@ -140,6 +142,18 @@ def test_list_for_a_person_has_a_line_for_each_that_fits_the_terminal(
         assert len(lines) == 3 and all(width(line) <= 80 for line in lines)
         assert words in lines[0] and "站点 · 修好构建" in lines[0]
         assert lines[-1].startswith("22222222") and "48k" in lines[-1]
+
+
+def test_why_the_server_has_no_list_is_told_in_the_readers_language(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its answer has the English sentence, without how it was made."""
+    monkeypatch.setattr(spoken_language, "spoken", lambda: "zh")
+    answer = {"sessions": [], "busy": False, "problem": str(claude_client.NOT_FOUND)}
+    reply = json.dumps(answer)
+    monkeypatch.setattr(command, "ask_server", lambda asked: json.loads(reply))
+    assert command.main([]) == 0
+    assert "PATH 中没有 claude" in capsys.readouterr().err
 
 
 def test_session_may_read_the_list(served: Served) -> None:

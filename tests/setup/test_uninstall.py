@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import FeishupermError
+from feishuperm.lib import language
 from feishuperm.setup import uninstall
 from feishuperm.setup.steps import Manifest
 from feishuperm.setup.uninstall import clean_up, rehearse, undo
@@ -76,6 +77,19 @@ def test_rehearsal_names_what_would_go(
     said = capsys.readouterr().out
     assert "would undo service: service\n" in said
     assert ("would undo config" in said) == purge
+
+
+def test_rehearsal_is_told_in_chinese(
+    manifest: Manifest,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(language, "spoken", lambda: "zh")
+    manifest.save("service", {"kind": "background"})
+    rehearse(manifest, False)
+    said = capsys.readouterr().out
+    assert "将要撤销 服务：后台进程\n" in said
+    assert "将要撤销 程序：program\n" in said
 
 
 def test_purge_leaves_nothing_of_ours(
