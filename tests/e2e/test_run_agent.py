@@ -71,9 +71,14 @@ class Run:
         out, err = self.process.communicate(timeout=BUSY)
         return self.process.returncode, out, err
 
-    def ends(self) -> list[dict[str, Any]]:
-        """How its requests ended, as the ledger has them."""
-        return [row for row in self.server.ledger() if row["event"] == "request"]
+    def ends(self, count: int = 1) -> list[dict[str, Any]]:
+        """How its requests ended, once the ledger has so many."""
+
+        def rows() -> list[dict[str, Any]]:
+            return [row for row in self.server.ledger() if row["event"] == "request"]
+
+        wait_until(lambda: len(rows()) >= count, BUSY)
+        return rows()
 
     def close(self) -> None:
         if self.process.returncode is None:
@@ -114,7 +119,7 @@ def test_tap_lets_it_run_and_a_refusal_keeps_it_from_running(
     assert run.lab.has("one.txt") and not run.lab.has("two.txt")
     assert "  allowed: Bash: touch one.txt" in err.splitlines()
     assert "  refused: Bash: touch two.txt" in err
-    ends = [(row["agent"], row["tool"], row["action"]) for row in run.ends()]
+    ends = [(row["agent"], row["tool"], row["action"]) for row in run.ends(2)]
     assert ends == [("acp", "Bash", "allow"), ("acp", "Bash", "deny")]
 
 
