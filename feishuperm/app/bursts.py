@@ -38,7 +38,7 @@ from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from feishuperm.channels.outbox import Desk
+    from feishuperm.channels.outbox import Sender
 
 GATHER_SECONDS = 0.5  # for more rows, before the card leaves or changes
 MOST_ROWS = 12  # a card may hold 200 elements and 30 kB; a row takes nine, and 2.4 kB
@@ -56,7 +56,7 @@ class BurstHost(Protocol):
     """Who sends the card of a burst and keeps its rows."""
 
     @property
-    def desk(self) -> Desk: ...
+    def sender(self) -> Sender: ...
 
     @property
     def urgent(self) -> bool:
@@ -297,13 +297,13 @@ class Burst:
         if not self.is_watched:
             self.is_watched = True
             urge = self._urge if self._host.urgent else None
-            escalate(self._host.desk.later, self.seconds_left(), self._remind, urge)
+            escalate(self._host.sender.later, self.seconds_left(), self._remind, urge)
 
     def _remind(self) -> None:
         """Say below the card, and on it, that time runs out."""
         if self._may_remind():
             left = self.seconds_left()
-            self._hurry = self._host.desk.say_left(self.message_id, left, self.nonce)
+            self._hurry = self._host.sender.say_left(self.message_id, left, self.nonce)
             self._redraw()
 
     def _urge(self) -> None:
@@ -320,7 +320,7 @@ class Burst:
         if not self.is_due:
             self.is_due = True
             if not self._is_leaving:
-                self._host.desk.later(GATHER_SECONDS, self._draw)
+                self._host.sender.later(GATHER_SECONDS, self._draw)
 
     def _draw(self) -> None:
         self.is_due = False
@@ -331,11 +331,15 @@ class Burst:
         self._is_leaving = not self.message_id
         stands_in = any(row.announcement.has_stand_in for row in new)
         seconds = STAND_IN_SECONDS if stands_in else CHANGE_SECONDS
-        desk, card, sent = self._host.desk, self._card(), partial(self._on_sent, new)
-        call = partial(desk.api.send, self.receiver, card, f"b-{self.nonce}")
+        sender, card, sent = (
+            self._host.sender,
+            self._card(),
+            partial(self._on_sent, new),
+        )
+        call = partial(sender.api.send, self.receiver, card, f"b-{self.nonce}")
         if self.message_id:
-            call = partial(desk.api.update, self.message_id, card)
-        desk.card(call, seconds, sent, "", self.receiver, not new)
+            call = partial(sender.api.update, self.message_id, card)
+        sender.card(call, seconds, sent, "", self.receiver, not new)
 
     def _on_sent(self, new: list[BurstRow], result: Result) -> None:
         """The card with these rows is out, or will never be."""
@@ -346,7 +350,7 @@ class Burst:
         for row in new:
             self._on_row_sent(row, result)
         if was_leaving and self.is_due:  # something changed while it left
-            self._host.desk.later(GATHER_SECONDS, self._draw)
+            self._host.sender.later(GATHER_SECONDS, self._draw)
         if not result.ok:
             return
         for id, row in self._rows.items():

@@ -13,7 +13,7 @@ tapped, by the nonce and by the message.
 
 A button without a nonce stands on a card that is no panel, and only opens one.
 
-A panel changes at most every EVERY seconds, all panels together as `Desk.panels` lets
+A panel changes at most every EVERY seconds, all panels together as `Sender.panels` lets
 them, and each has one change under way at most: what comes meanwhile is drawn after it.
 """
 
@@ -52,7 +52,7 @@ from feishuperm.models.panel import Button, Panel, Row, Told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from feishuperm.channels.outbox import Desk
+    from feishuperm.channels.outbox import Sender
 
 # Of a header, by the look of the panel.
 COLOURS = {looks.OPEN: "blue", looks.GOOD: "green", looks.OVER: "grey"}
@@ -268,10 +268,10 @@ class PanelCards:
     def __init__(
         self,
         shelf: Shelf,
-        desk: Desk,
+        sender: Sender,
     ) -> None:
-        self._shelf, self._desk = shelf, desk
-        self._clock, self._wall, self._say = desk.clock, desk.wall, desk.say
+        self._shelf, self._sender = shelf, sender
+        self._clock, self._wall, self._say = sender.clock, sender.wall, sender.say
         self._looks: dict[str, Look] = {}  # by key, of what was shown from here
 
     # Out.
@@ -290,7 +290,7 @@ class PanelCards:
         look = self._look(row, panel)
         await self._shelf.put_shown(place, row)
         card = panel_card(panel, row.key, place)
-        result = await self._desk.send(who, card, row.key)
+        result = await self._sender.send(who, card, row.key)
         message_id = text_at(result.data, "message_id")
         look.is_busy = False
         if not result.ok or not message_id:
@@ -342,12 +342,12 @@ class PanelCards:
         if look.is_timed or look.is_busy or look.panel == look.drawn:
             return
         look.is_timed = True
-        self._desk.later(self._wait(look), partial(self._due, place, row, look))
+        self._sender.later(self._wait(look), partial(self._due, place, row, look))
 
     def _wait(self, look: Look) -> float:
         now = self._clock()
         free_at = max(look.changed_at + EVERY, look.held_until)
-        return max(0.0, free_at - now, self._desk.panels.wait(now))
+        return max(0.0, free_at - now, self._sender.panels.wait(now))
 
     def _due(self, place: str, row: Shown, look: Look) -> None:
         look.is_timed = False
@@ -360,10 +360,10 @@ class PanelCards:
         if look.is_busy or look.panel == look.drawn:
             return
         look.is_busy, panel, now = True, look.panel, self._clock()
-        self._desk.panels.note(now)
+        self._sender.panels.note(now)
         look.changed_at = now
         card = panel_card(panel, row.key, place)
-        result = await self._desk.redraw(
+        result = await self._sender.redraw(
             row.message_id, card, CHANGE_SECONDS, waited_for=False
         )
         look.is_busy = False
@@ -423,14 +423,14 @@ class PanelCards:
     ) -> None:
         """A command in the chat: words below it, a card to the person who wrote."""
         if len(words) > MOST_WORDS:
-            self._desk.tell(message_id, self._say(TOO_LONG, count=MOST_WORDS))
+            self._sender.tell(message_id, self._say(TOO_LONG, count=MOST_WORDS))
         else:
             ask(partial(self.told, place, who, message_id))
 
     def told(self, place: str, who: str, message_id: str, told: Told) -> None:
         """What a command led to, or a press whose answer came too late for its tap."""
         if told.said:
-            self._desk.tell(message_id, inert(self._say(told.said)))
+            self._sender.tell(message_id, inert(self._say(told.said)))
         if told.panel.id:
             self.show(place, who, told.panel)
 
@@ -460,7 +460,7 @@ class PanelCards:
 
         ask(then)
         if not first.is_kept:
-            self._desk.later(ANSWER_SECONDS, partial(first.resolve, None))
+            self._sender.later(ANSWER_SECONDS, partial(first.resolve, None))
         told = await first
         if told is None:
             return toast(looks.INFO, slow or self._say(WORKING))

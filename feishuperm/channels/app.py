@@ -78,7 +78,7 @@ from feishuperm.channels.base import (
     gone,
     keep_last,
 )
-from feishuperm.channels.outbox import Desk, OnLoop, nonce
+from feishuperm.channels.outbox import OnLoop, Sender, nonce
 from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.feishu import CHANGED
 from feishuperm.lib.files import private_dir, read_json, write_atomic
@@ -274,10 +274,10 @@ class AppChannel(Channel):
         self._back_by = clock() + RETURN_SECONDS
         self._shown_to: dict[str, Announcement] = {}  # by pending request, card out
         self._is_deaf = False  # no tap can arrive
-        self.desk = Desk(
+        self.sender = Sender(
             api, "app", on_loop, later, clock, wall, language, self._heard
         )  # fmt: skip
-        self.say, self._queue = self.desk.say, self.desk.queue
+        self.say, self._queue = self.sender.say, self.sender.queue
         self._health = Health(
             api, people.owners, self._queue, later, clock, self._reach_changed
         )
@@ -297,7 +297,7 @@ class AppChannel(Channel):
             lambda ids: store.keep(pinned=ids), self._queue, later, clock,
         )  # fmt: skip
         self._read_at: dict[str, float] = {}  # by message, latest last
-        self._panels = PanelCards(store, self.desk)
+        self._panels = PanelCards(store, self.sender)
 
     def _heard(self, result: Result) -> None:
         self._health.note(result.message)
@@ -306,17 +306,17 @@ class AppChannel(Channel):
 
     def start(self) -> None:
         self._take_bursts_back()
-        self.desk.start()
+        self.sender.start()
         self._line.start()
         for card in self.store.all():
             self._end(card, self.approvals.outcome(card.ask.id))
         if self.store.kept.get("reads"):
             self.approvals.note_seen((), 0.0)
-        self.desk.later(RETURN_SECONDS, self._settle_lost)
+        self.sender.later(RETURN_SECONDS, self._settle_lost)
 
     def close(self) -> None:
         self._line.close()
-        self.desk.close()
+        self.sender.close()
 
     def muted(self) -> bool:
         return self._wall() < self.store.muted_until
@@ -329,7 +329,7 @@ class AppChannel(Channel):
         trouble = self._health.trouble()
         if trouble:
             return "down", trouble
-        state, detail = self.desk.cards.state()
+        state, detail = self.sender.cards.state()
         warning = self._health.warning()
         if self.muted() and not warning:
             until = time.strftime("%H:%M", time.localtime(self.store.muted_until))
@@ -351,11 +351,11 @@ class AppChannel(Channel):
         """Whether a card is still to be changed."""
         due = self._pin.is_due or self._changing > 0
         due = due or any(burst.is_due for burst in self._bursts)
-        return due or self.desk.changes.busy() or self.desk.cards.busy()
+        return due or self.sender.changes.busy() or self.sender.cards.busy()
 
     def notify(self, notice: Notice) -> None:
         card = notice_card(notice, self._language)
-        sent = self.desk.send(self.people.receiver, card, waited_for=False)
+        sent = self.sender.send(self.people.receiver, card, waited_for=False)
         self._panels.noticed("", notice.session_id, sent)
 
     def change(self, panel: Panel) -> None:
@@ -370,7 +370,7 @@ class AppChannel(Channel):
             self._show(ask, announcement)
         elif (patience := self._health.patience()) > 0:
             show = partial(self._show_or_leave, ask, announcement)
-            self.desk.later(patience, show)
+            self.sender.later(patience, show)
         else:
             self._show_or_leave(ask, announcement)
 
@@ -422,9 +422,9 @@ class AppChannel(Channel):
         if announcement.has_stand_in:
             left = min(left, STAND_IN_SECONDS)
         receiver = self.people.receiver
-        call = partial(self.desk.api.send, receiver, card, ask.id)
+        call = partial(self.sender.api.send, receiver, card, ask.id)
         done = partial(self._on_card_sent, opened, announcement)
-        self.desk.card(call, left, done, ask.id, receiver)
+        self.sender.card(call, left, done, ask.id, receiver)
 
     def renew(self) -> None:
         """An open card stays as it was read, but for the time it has."""
@@ -439,17 +439,17 @@ class AppChannel(Channel):
         self._replies.forget(id)
         self._shown_to.pop(id, None)
         self._health.stand_ins.pop(id, None)
-        self.desk.cards.cancel(id)
-        self.desk.changes.cancel(id)
+        self.sender.cards.cancel(id)
+        self.sender.changes.cancel(id)
         burst, shown = self.burst_of(id), self.store.get(id)
         if burst is not None:
             burst.settle(outcome)
             keep_last(self._records, id, burst, RECORDS)
             if burst.is_over():
-                self.desk.changes.cancel(burst.nonce)
+                self.sender.changes.cancel(burst.nonce)
         elif shown is not None:
             self._changing += 1
-            self.desk.later(AFTER_ANSWER, partial(self._change, shown, outcome, 1))
+            self.sender.later(AFTER_ANSWER, partial(self._change, shown, outcome, 1))
         if shown is not None and outcome.state == "expired":
             self._health.look(EXAMINE_SECONDS)
         self._watch_line()
@@ -461,7 +461,7 @@ class AppChannel(Channel):
             record.settle(outcome)
         elif record is not None:
             drawn = self._record(record.ask, outcome)
-            self.desk.redraw(record.message_id, drawn, CHANGE_SECONDS)
+            self.sender.redraw(record.message_id, drawn, CHANGE_SECONDS)
 
     # Cards out.
 
@@ -504,7 +504,7 @@ class AppChannel(Channel):
             self.approvals.whole(id, MAX_EVENT, self._attach)
         left = self.approvals.seconds_left(id)
         urge = partial(self._urge, id) if self.urgent else None
-        escalate(self.desk.later, left, partial(self._remind, id), urge)
+        escalate(self.sender.later, left, partial(self._remind, id), urge)
 
     def _attach(self, whole: Ask) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
@@ -523,7 +523,7 @@ class AppChannel(Channel):
         full, _ = ask_card(whole, card.nonce, extra)
         given = card.message_id, file_of(whole), f"f-{id}", full
         left = self.approvals.seconds_left(id)
-        call = partial(attach, self.desk.api, *given)
+        call = partial(attach, self.sender.api, *given)
         self._queue(call, left, done, id, card.message_id)
 
     def _change(self, card: OpenCard, outcome: Outcome, announced: int = 0) -> None:
@@ -545,7 +545,7 @@ class AppChannel(Channel):
         self._panels.link("", card.message_id, card.ask.session)
         keep_last(self._records, id, card, RECORDS)
         drawn = self._record(card.ask, outcome)
-        self.desk.redraw(card.message_id, drawn, CHANGE_SECONDS, done)
+        self.sender.redraw(card.message_id, drawn, CHANGE_SECONDS, done)
 
     def _remind(self, id: str) -> None:
         """Half the time is over: say so on the card and once below it."""
@@ -553,10 +553,10 @@ class AppChannel(Channel):
         if card is None or ask is None or self.is_calm(card.message_id):
             return
         left = self.approvals.seconds_left(id)
-        hurry = self.desk.say_left(card.message_id, left, id)
+        hurry = self.sender.say_left(card.message_id, left, id)
         hurried = hurried_card(card, ask, hurry, self._page(id))
         if hurried is not None:
-            self.desk.redraw(card.message_id, hurried, left, key=id)
+            self.sender.redraw(card.message_id, hurried, left, key=id)
 
     def _urge(self, id: str) -> None:
         """Let the card buzz for the last third."""
@@ -581,7 +581,7 @@ class AppChannel(Channel):
 
     def buzz(self, shown: OpenCard | Burst) -> None:
         for owner in sorted(self.people.owners):
-            self.desk.buzz(shown.message_id, owner)
+            self.sender.buzz(shown.message_id, owner)
 
     def _settle_lost(self) -> None:
         """After a restart: what nobody came back for has ended meanwhile."""
@@ -806,9 +806,9 @@ class AppChannel(Channel):
 
         def redraw() -> None:
             if self.approvals.is_pending(id):
-                self.desk.redraw(card.message_id, drawn, CHANGE_SECONDS, key=id)
+                self.sender.redraw(card.message_id, drawn, CHANGE_SECONDS, key=id)
 
-        self.desk.later(AFTER_ANSWER, redraw)
+        self.sender.later(AFTER_ANSWER, redraw)
 
     def _drawn(self, card: OpenCard, ask: Ask) -> dict[str, Any]:
         """The card of a pending request as it looks now."""
@@ -862,7 +862,7 @@ class AppChannel(Channel):
             self._command("continue", words, who, text_at(message, "message_id"))
             return
         answer = self._answer_text(message, card, said, who) if said else self.say(HELP)
-        self.desk.tell(text_at(message, "message_id"), answer)
+        self.sender.tell(text_at(message, "message_id"), answer)
 
     async def _is_leaving(self) -> bool:
         bursts = any(not burst.message_id for burst in self._bursts)

@@ -15,7 +15,7 @@ outbox's thread: it works with the values it holds and changes nothing of the se
 The result travels back to the loop (`on_loop`), where `heard` is told of every attempt
 and the job's `done` of the last one.
 
-An app has a `Desk` with two outboxes, so that no new card waits behind changes of old
+An app has a `Sender` with two outboxes, so that no new card waits behind changes of old
 ones: there each person and each message has a lane.
 """
 
@@ -330,7 +330,7 @@ def nonce() -> str:
     return secrets.token_urlsafe(12)
 
 
-class Desk:
+class Sender:
     """One app's outboxes, and how its messages are sent and changed.
 
     What became of a message is told to `done` at once, and kept as a promise.

@@ -173,7 +173,7 @@ class Gateway:
             self.loop.on_signal(number, self.stop)
         if not isinstance(self.store, FileStore):
             self.store.start()
-        self.cards.desk.start()
+        self.cards.sender.start()
         self.hub.start()
         self.line.start()
         self._write_ledger()
@@ -197,7 +197,7 @@ class Gateway:
         self.machines.close()
         self.machines.close_all()
         self.control.close()
-        self.cards.desk.close()
+        self.cards.sender.close()
         self.store.close()
         self._ledger.flush()
         self.loop.close()

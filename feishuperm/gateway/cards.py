@@ -43,7 +43,7 @@ from feishuperm.app.health import name_of
 from feishuperm.app.store import OpenCard, below
 from feishuperm.app.taps import is_nonce
 from feishuperm.channels.base import gone
-from feishuperm.channels.outbox import NOT_WANTED, TOO_MANY, Desk, nonce
+from feishuperm.channels.outbox import NOT_WANTED, TOO_MANY, Sender, nonce
 from feishuperm.gateway.store import (
     RECORD_SECONDS,
     Machine,
@@ -120,7 +120,7 @@ class Cards:
         urgent: bool = False,
         language: str = "zh",
     ) -> None:
-        self.desk = Desk(api, "gateway", on_loop, later, clock, wall, language)
+        self.sender = Sender(api, "gateway", on_loop, later, clock, wall, language)
         self.urgent = urgent
         self._store = store
         self._on_loop = on_loop
@@ -195,7 +195,7 @@ class Cards:
         if leaving.ended is not None:
             await self._failed((machine.id, ask.id), NOT_WANTED)
             return
-        call = partial(self.desk.api.send, machine.owner, card, uuid)
+        call = partial(self.sender.api.send, machine.owner, card, uuid)
         self._go(self._leave, sent, ask, until, call)
 
     async def _leave(
@@ -204,7 +204,7 @@ class Cards:
         """Send a card, and keep which message it is."""
         key, left = sent_key(sent), Promise[Result]()
         seconds = until - self._clock()
-        self.desk.card(call, seconds, left.resolve, " ".join(key), sent.owner)
+        self.sender.card(call, seconds, left.resolve, " ".join(key), sent.owner)
         result = await left
         message_id = result.data.get("message_id") if result.ok else ""
         if not isinstance(message_id, str) or not message_id:
@@ -213,7 +213,7 @@ class Cards:
         sent, leaving = sent._replace(message_id=message_id), self._leaving[key]
         if not await self._insist(self._note_sent, sent):  # said another replica
             await self._failed(key, ELSEWHERE)
-            over = gone(ask, self.desk.wall()), ""
+            over = gone(ask, self.sender.wall()), ""
             await self._draw(sent, *(leaving.ended or over))
             return
         remember(self._ends, key, until, MAX_ENDS)
@@ -259,10 +259,10 @@ class Cards:
         content = file_of(ask)
         full, _ = ask_card(ask, sent.nonce, Extra(attached=True, machine=sent.machine))
         name = f"f-{sent.nonce}"
-        call = partial(attach, self.desk.api, sent.message_id, content, name, full)
+        call = partial(attach, self.sender.api, sent.message_id, content, name, full)
         self._weigh(sent.machine, len(content))
         left = until - self._clock()
-        result = await self.desk.queue(call, left, message_id=sent.message_id)
+        result = await self.sender.queue(call, left, message_id=sent.message_id)
         self._weigh(sent.machine, -len(content))
         if result.ok:
             await self._insist(self._note_sent, sent._replace(grants=True))
@@ -342,7 +342,7 @@ class Cards:
         self._go(self._insist, self._store.drop_card, burst.machine, id)
 
     def buzz(self, burst: Burst) -> None:
-        self.desk.buzz(burst.message_id, burst.receiver)
+        self.sender.buzz(burst.message_id, burst.receiver)
 
     def burst_over(self, burst: Burst) -> None:
         place = burst.machine, burst.session
@@ -373,7 +373,7 @@ class Cards:
         """A card is out: remind of it in time."""
         urge = partial(self._urge, sent) if self.urgent else None
         remind = partial(self._go, self._remind, *sent_key(sent))
-        escalate(self.desk.later, until - self._clock(), remind, urge)
+        escalate(self.sender.later, until - self._clock(), remind, urge)
 
     async def _remind(self, machine: str, id: str) -> None:
         """Half the time is over: say so below the card, and on it."""
@@ -383,7 +383,7 @@ class Cards:
         if self.is_calm(sent.message_id, machine):
             return
         left = max(0, round(self._ends[machine, id] - self._clock()))
-        hurry = self.desk.say_left(sent.message_id, left, sent.nonce)
+        hurry = self.sender.say_left(sent.message_id, left, sent.nonce)
         hurried = None if sent.ask.is_cut else hurried_card(sent, sent.ask, hurry)
         if hurried is not None:
             self._change_open(sent, hurried, left)
@@ -392,7 +392,7 @@ class Cards:
         """Let the card buzz for the last third."""
         is_calm = self.is_calm(sent.message_id, sent.machine)
         if sent_key(sent) in self._ends and not is_calm:
-            self.desk.buzz(sent.message_id, sent.owner)
+            self.sender.buzz(sent.message_id, sent.owner)
 
     async def _show_extended(self, kept: OpenCard, ask: Ask) -> None:
         """A request has more time: its card says so, unless it has ended."""
@@ -400,14 +400,14 @@ class Cards:
         if await self._note_sent(longer):
             card = open_card(longer._replace(ask=ask))
             change = partial(self._change_open, longer, card, CHANGE_SECONDS)
-            self.desk.later(AFTER_ANSWER, change)
+            self.sender.later(AFTER_ANSWER, change)
 
     def _change_open(
         self, sent: OpenCard, card: dict[str, Any], seconds: float
     ) -> None:
         """Change the card of a pending request; one that has ended is a record."""
         if sent_key(sent) in self._ends:
-            self.desk.redraw(sent.message_id, card, seconds)
+            self.sender.redraw(sent.message_id, card, seconds)
 
     # Afterwards.
 
@@ -445,7 +445,7 @@ class Cards:
                 result = await self._draw(sent, *drawn)
                 if result.message == TOO_MANY:
                     drawn = None
-                    await pause(self.desk.later, AGAIN_MOST)
+                    await pause(self.sender.later, AGAIN_MOST)
         except (LookupError, ValueError) as error:
             _report(error)  # nobody can show it; it is over all the same
         await self._end(key)
@@ -460,7 +460,7 @@ class Cards:
         if sent is not None and sent.message_id:
             await self._store.put_record(sent)
         if sent is not None and sent.message_id and sent.ask.session:
-            about = below(sent.message_id, sent.ask.session, self.desk.wall())
+            about = below(sent.message_id, sent.ask.session, self.sender.wall())
             await self._store.put_shown(machine, about)
         return sent
 
@@ -482,7 +482,7 @@ class Cards:
             self._settle_row(key, self._rows[key], end[0])
         elif leaving is not None and (leaving.ended or not is_update):
             leaving.ended = end
-            self.desk.cards.cancel(" ".join(key))
+            self.sender.cards.cancel(" ".join(key))
         elif key in self._ending:
             self._ending[key] = end
         else:
@@ -492,19 +492,19 @@ class Cards:
     async def _draw(self, sent: OpenCard, outcome: Outcome, who: str) -> Result:
         """Make a card the record of how its request ended, after the tap's answer."""
         record = settled_card(sent.ask, outcome, who, sent.machine)
-        await pause(self.desk.later, AFTER_ANSWER)
-        return await self.desk.redraw(sent.message_id, record, RECORD_SECONDS)
+        await pause(self.sender.later, AFTER_ANSWER)
+        return await self.sender.redraw(sent.message_id, record, RECORD_SECONDS)
 
     def name_of(self, who: str) -> Promise[str]:
         """A person's name in the directory; empty if that takes too long."""
         promise: Promise[str] = Promise()
 
         def work() -> None:
-            name = name_of(self.desk.api, who)
+            name = name_of(self.sender.api, who)
             self._on_loop(lambda: promise.resolve(name))
 
         threading.Thread(target=work, name="name", daemon=True).start()
-        self.desk.later(NAME_SECONDS, lambda: promise.resolve(""))
+        self.sender.later(NAME_SECONDS, lambda: promise.resolve(""))
         return promise
 
     def _go(self, steps: Callable[..., Any], *parts: Any) -> None:
@@ -519,7 +519,7 @@ class Cards:
             try:
                 return await step(*parts)
             except StoreDown:
-                await pause(self.desk.later, seconds)
+                await pause(self.sender.later, seconds)
                 seconds = min(2 * seconds, AGAIN_MOST)
 
 

@@ -442,7 +442,7 @@ class Hub:
         )
         log(f"{machine.id}: its key connected twice, {before} and {address}")
         if await self.store.may_warn(machine.id):
-            self.cards.desk.send(machine.owner, note_card(said, self.language))
+            self.cards.sender.send(machine.owner, note_card(said, self.language))
 
     def _rotated(self, link: MachineLink, message: dict[str, Any]) -> None:
         """The machine has stored its new key: the old one dies."""
@@ -536,7 +536,7 @@ class Hub:
         where = card["header"].get("subtitle", {}).get("content", "")
         named = " · ".join(filter(None, (machine.name, where)))
         card["header"]["subtitle"] = plain(named)
-        sent = self.cards.desk.send(machine.owner, card)
+        sent = self.cards.sender.send(machine.owner, card)
         self.panels.shown.noticed(machine.id, notice.session_id[:MAX_NAME], sent)
 
     def may_send(self, machine: str, limits: Limits = MACHINE_LIMIT) -> bool:

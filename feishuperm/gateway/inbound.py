@@ -168,14 +168,14 @@ class Inbound:
             reply = await self._respond(said, who, message)
         except StoreDown:
             reply = self.say("Please tap again")
-        self._hub.cards.desk.tell(message_id, reply)
+        self._hub.cards.sender.tell(message_id, reply)
 
     async def _respond(self, said: str, who: str, message: dict[str, Any]) -> str:
         if CODE.match(said) and said.isascii():
             return await self._code(said, who)
         if said.lower() in MACHINES:
             rows = await self._hub.listing(who)
-            self._hub.cards.desk.send(who, machines_card(rows, self._language))
+            self._hub.cards.sender.send(who, machines_card(rows, self._language))
             return ""
         is_leaving = partial(self._is_leaving, who)
         sent = await self._replies.card_above(message, is_leaving)

@@ -139,7 +139,7 @@ class Pairing:
         """Send a person the card that confirms a machine."""
         asked = joining._replace(who=who, nonce=secrets.token_urlsafe(12))
         await self._hub.store.put_asked(asked)
-        self._hub.cards.desk.send(who, join_card(asked, self._hub.language))
+        self._hub.cards.sender.send(who, join_card(asked, self._hub.language))
 
     # Machines at this replica that want in.
 

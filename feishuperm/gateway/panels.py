@@ -61,7 +61,7 @@ class MachinePanels:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self.shown = PanelCards(hub.store, hub.cards.desk)
+        self.shown = PanelCards(hub.store, hub.cards.sender)
 
     # In.
 

@@ -407,7 +407,7 @@ def rule_hint(ask: Ask) -> str:
         return ""
     if not ask.rules:
         return _say(ask, "Why there is no “Always allow”: {why}", why=ask.rule_note)
-    if any(offer.confirm in ask.rules for offer in ask.actions):
+    if ask.host and any(offer.confirm in ask.rules for offer in ask.actions):
         return _say(ask, "Always allow is {agent}'s own; in its words:", agent=ask.host)
     if ask.host:
         return _say(ask, KEPT)

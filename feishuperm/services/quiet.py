@@ -59,7 +59,7 @@ class QuietHours:
 
     def until(self) -> float:
         """When it is quiet until; 0 while it is not."""
-        begin, end = self.now()
+        begin, end = self.now() if self.hours else NONE
         return end if begin <= self._clock() < end else 0.0
 
     def overlaps(self, first: float, last: float) -> bool:

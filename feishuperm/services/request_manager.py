@@ -340,7 +340,7 @@ def new_request(
     request.serial = AGENTS[hook.agent].is_serial
     actions = KINDS[request.kind].actions
     able = options_of(hook.agent, payload.fields) or AGENTS[hook.agent].actions
-    request.offered = frozenset(able or (row.name for row in actions))
+    request.offered = frozenset(able or [row.name for row in actions])
     reading = read_danger(payload, request.project)
     request.danger = names(reading)
     request.reading = reading
@@ -349,7 +349,7 @@ def new_request(
     # What is dangerous, or cannot be read, is never let through unseen.
     # A pass is for what has a button for it; a refused call is let through once.
     request.passable = (
-        any(row.passes and row.name in request.offered for row in actions)
+        any([row.passes and row.name in request.offered for row in actions])
         and is_clear(reading)
         and bool(request.session and request.project)
     )

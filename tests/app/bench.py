@@ -195,7 +195,7 @@ class Bench(FakeApprovals):
             wall=lambda: START + self.timers.time,
             **self.options,
         )
-        for box in (self.channel.desk.cards, self.channel.desk.changes):
+        for box in (self.channel.sender.cards, self.channel.sender.changes):
             box._clock = lambda: self.timers.time
 
     # The approvals.
@@ -310,7 +310,7 @@ class Bench(FakeApprovals):
 
     def pump(self) -> None:
         """Let the outboxes send what they may."""
-        for box in (self.channel.desk.cards, self.channel.desk.changes):
+        for box in (self.channel.sender.cards, self.channel.sender.changes):
             for _ in range(100):
                 wait = box.step()
                 if wait is None:

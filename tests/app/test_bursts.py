@@ -378,7 +378,7 @@ def test_row_is_told_once_though_two_changes_with_it_were_under_way(
 ) -> None:
     fill(bench)
     under_way: list[Any] = []
-    bench.channel.desk.card = (  # type: ignore[method-assign]
+    bench.channel.sender.card = (  # type: ignore[method-assign]
         lambda call, seconds, on_sent, *more: under_way.append(on_sent)
     )
     for number in (9, 10):

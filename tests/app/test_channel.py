@@ -401,7 +401,7 @@ def test_cards_nobody_came_back_for_are_settled(bench: Bench) -> None:
     bench.bring("2-00000002")
     bench.asks.clear()
     bench.start()
-    bench.channel.desk.later(RETURN_SECONDS, bench.channel._settle_lost)
+    bench.channel.sender.later(RETURN_SECONDS, bench.channel._settle_lost)
     bench.turn(RETURN_SECONDS - 1)
     assert bench.buttons(CARD) != {}
     bench.turn(2)
@@ -521,8 +521,8 @@ def test_request_that_ended_with_the_server_before_is_settled_at_once(
     bench.bring()
     bench.end(ID, "deny")  # and the server was killed before its card changed
     bench.start()
-    bench.channel.desk.cards.start = lambda: None  # type: ignore[method-assign]
-    bench.channel.desk.changes.start = lambda: None  # type: ignore[method-assign]
+    bench.channel.sender.cards.start = lambda: None  # type: ignore[method-assign]
+    bench.channel.sender.changes.start = lambda: None  # type: ignore[method-assign]
     bench.channel.start()
     bench.pump()
     assert bench.buttons(CARD) == {} and "done deny" in str(bench.api.cards[CARD])

@@ -155,7 +155,7 @@ def test_parts_are_started_before_the_loop_runs(
     made = make()
     try:
         started: list[str] = []
-        for name, part in (("cards", made.cards.desk), ("line", made.line)):
+        for name, part in (("cards", made.cards.sender), ("line", made.line)):
             monkeypatch.setattr(part, "start", lambda name=name: started.append(name))
         monkeypatch.setattr(made.loop, "on_signal", lambda number, fn: None)
         monkeypatch.setattr(made.loop, "run", lambda: started.append("loop"))

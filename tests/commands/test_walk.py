@@ -81,7 +81,7 @@ class App:
 
     def send(self) -> None:
         """Let the outboxes send, and the loop hear of it."""
-        for box in (self.channel.desk.cards, self.channel.desk.changes):
+        for box in (self.channel.sender.cards, self.channel.sender.changes):
             while box.step() is not None:
                 pass
         self.server.loop._run_posted()
@@ -134,7 +134,7 @@ def test_request_reaches_its_queued_card_by_few_files_and_calls(app: App) -> Non
     with walking() as walk:
         hook = ask(app.server, app.project)
     assert [kind for kind, _ in hook.frames] == [b"A"]
-    assert len(app.channel.desk.cards._incoming) == 1
+    assert len(app.channel.sender.cards._incoming) == 1
     assert reads(walk) == (1, 1)
     assert len(walk.files()) <= MOST_FILES, walk.files()
     assert walk.count() <= MOST_CALLS, walk.calls.most_common(30)

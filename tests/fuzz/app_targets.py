@@ -167,7 +167,7 @@ class Chat:
         self.answers.clear()
         channel = self.bench.channel
         channel._answered.clear()
-        channel.desk.changes._incoming.clear()
+        channel.sender.changes._incoming.clear()
         self.bench.timers.calls.clear()
         replies: list[object] = []
         channel.deliver(_Delivery(data), lambda reply: bool(replies.append(reply)))

@@ -138,8 +138,8 @@ class Bench:
         self.api = FakeApi()
         self.cards = Cards(self.api, store, lambda fn: fn(), clock.later, clock, clock)  # type: ignore[arg-type]
         self.cards.name_of = lambda who: kept("")  # type: ignore[method-assign]
-        self.cards.desk.cards._clock = clock
-        self.cards.desk.changes._clock = clock
+        self.cards.sender.cards._clock = clock
+        self.cards.sender.changes._clock = clock
         self.records: list[dict[str, Any]] = []
         self.hub = Hub(
             store, self.cards, Metrics(), clock.later, owners, "zh",
@@ -151,7 +151,7 @@ class Bench:
     def pump(self) -> None:
         """Let everything leave that may."""
         for _ in range(20):
-            for outbox in (self.cards.desk.cards, self.cards.desk.changes):
+            for outbox in (self.cards.sender.cards, self.cards.sender.changes):
                 while outbox.step() == 0.0:
                     pass
             self.clock.turn(0.1)

@@ -281,7 +281,7 @@ def test_person_with_too_many_cards_holds_up_nobody_else(
         ask = make_ask(id=f"1-{number}", created=clock.now)
         busy.say("ask", ask=to_plain(ask))
     other.say("ask", ask=to_plain(make_ask(created=clock.now)))
-    while bench.cards.desk.cards.step() == 0.0:
+    while bench.cards.sender.cards.step() == 0.0:
         pass
     receivers = [receiver for receiver, _, _ in bench.api.sent]
     assert receivers == ["ou_busy"] * 4 + [OWNER], "four a second to one person"
@@ -306,7 +306,7 @@ def test_refusal_that_is_about_one_person_holds_up_nobody_else(
     monkeypatch.setattr(bench.api, "send", refusing)
     busy.say("ask", ask=to_plain(make_ask(created=clock.now)))
     other.say("ask", ask=to_plain(make_ask(created=clock.now)))
-    while bench.cards.desk.cards.step() == 0.0:
+    while bench.cards.sender.cards.step() == 0.0:
         pass
     assert [receiver for receiver, _, _ in bench.api.sent] == [OWNER]
     is_busy.clear()

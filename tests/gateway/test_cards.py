@@ -231,7 +231,7 @@ def test_card_changes_after_the_answer_to_its_tap_has_left(bench: Bench) -> None
     wire = bench.wire(bench.enrol())
     bench.ask(wire)
     ended(wire)
-    while bench.cards.desk.changes.step() == 0.0:
+    while bench.cards.sender.changes.step() == 0.0:
         pass
     assert bench.api.updates == []
     bench.clock.turn(0.31)
@@ -254,8 +254,8 @@ def test_edited_row_is_no_card(bench: Bench, raw: str) -> None:
 
 
 def test_reply_needs_a_message_to_stand_below(bench: Bench) -> None:
-    bench.cards.desk.tell("", "lost")
-    bench.cards.desk.tell("om_text", "heard")
+    bench.cards.sender.tell("", "lost")
+    bench.cards.sender.tell("om_text", "heard")
     bench.pump()
     assert bench.api.replies == [("om_text", {"text": "heard"})]
 

@@ -441,7 +441,7 @@ def start_again(world: World, tmp_path: Path) -> None:
     store.start()
     after = Bench(store, world.bench.clock)
     after.api = world.bench.api
-    after.cards.desk.api = world.bench.api  # type: ignore[assignment]
+    after.cards.sender.api = world.bench.api  # type: ignore[assignment]
     world.bench = world.pair.bench = after
     world.pair.connect()
 
@@ -625,7 +625,7 @@ def test_press_and_change_at_different_replicas(tmp_path: Path) -> None:
     stores = shared(tmp_path / "e", clock)
     here, there = (Bench(store, clock) for store in stores)
     there.api = here.api
-    there.cards.desk.api = here.api  # type: ignore[assignment]
+    there.cards.sender.api = here.api  # type: ignore[assignment]
     world = World(here)
     turn = world.turn
     pump: Callable[[], None] = there.pump

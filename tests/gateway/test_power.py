@@ -153,7 +153,7 @@ def test_gateway_reminds_of_nothing_in_the_quiet_hours_of_a_machine(
 ) -> None:
     bench.cards.urgent = True
     urged: list[str] = []
-    monkeypatch.setattr(bench.cards.desk, "buzz", lambda id, who: urged.append(id))
+    monkeypatch.setattr(bench.cards.sender, "buzz", lambda id, who: urged.append(id))
     pair, other = Pair(bench), Pair(bench, "tower")
     pair.night = bench.clock.now + 10, bench.clock.now + 3600
     pair.request(id="1-0000000a", seconds=100)
