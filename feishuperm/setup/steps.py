@@ -120,6 +120,9 @@ def check_writable(path: str) -> None:
         raise failure("cannot write {}: {}", path, ValueError(msg("it is read-only")))
     while not os.path.lexists(place):
         place = os.path.dirname(place)
+    if not os.path.isdir(place):
+        problem = ValueError(msg("{} is no folder", place))
+        raise failure("cannot write {}: {}", path, problem)
     if not os.access(place, os.W_OK) or not os.stat(place).st_mode & stat.S_IWUSR:
         raise FileError(msg("cannot write {}: its folder {} is read-only", path, place))
 
@@ -231,11 +234,14 @@ class ProgramStep(Step):
         self._check_source()
         rows = [msg("remove {}", self.record["archive"])] if self._moves() else []
         if self._replaces_archive():
+            check_writable(self.archive)  # before an earlier place is cleared
             rows.append(msg("write {}", self.archive))
         elif not self._has_code():
             rows.append(msg("write {}", self.code))
         for path in self.links:
             self._check_link(path)
+            if not os.path.lexists(path):
+                check_writable(path)
         rows.extend(msg("link {}", path) for path in self._missing_links())
         if read_bytes(self.pin) != self.pinned:
             python = os.fsdecode(self.pinned.rstrip())

@@ -20,6 +20,7 @@ from feishuperm.setup.steps import (
 )
 from tests.laid_down import lay_down
 from tests.setup.conftest import run
+from tests.tables import every_row
 
 
 def program_step(
@@ -101,6 +102,24 @@ def test_other_prefix_takes_the_old_program_away(
     assert manifest.records["program"]["prefix"] == new
     undo_program(manifest.records["program"])
     assert not os.path.exists(new) and not os.path.exists(pin)
+
+
+@every_row("place", ["share", "bin"])
+def test_prefix_that_cannot_be_used_leaves_the_program_where_it_is(
+    tmp_path_factory: pytest.TempPathFactory, place: str
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("home")
+    manifest = Manifest({"HOME": str(tmp_path)})
+    run(program_step(tmp_path, manifest))
+    before = dict(manifest.records)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / place).write_text("")
+    step = ProgramStep(manifest, str(tmp_path / "built.pyz"), str(other), "/python")
+    with pytest.raises(FeishupermError, match=f"{place} is no folder"):
+        step.changes()
+    assert (tmp_path / "prefix/bin/feishuperm").exists()
+    assert Manifest({"HOME": str(tmp_path)}).records == before
 
 
 def test_installed_archive_that_somebody_changed_is_refused_until_it_is_replaced(
