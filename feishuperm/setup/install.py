@@ -83,14 +83,15 @@ class Install:
 
     def rehearse(self) -> int:
         """Say what would be changed, and change nothing."""
-        changes = [row for step in self.steps() for row in step.changes()]
-        for row in changes:
-            say("would {}", row)
-        stale = bool(changes) or self.status is None or self.is_stale()
-        if stale and not self.options.no_service:
-            start, again = msg("would start the server"), msg("would restart it")
-            say(again if self.status else start)
-        if not changes:
+        changes = {step.name: step.changes() for step in self.steps()}
+        for rows in changes.values():
+            for row in rows:
+                say("would {}", row)
+        if not self.options.no_service and self.status is None:
+            say("would start the server")
+        elif not self.options.no_service and self.server_notices(changes):
+            say("would restart the server")
+        if not any(changes.values()):
             say("nothing to change")
         return 0
 
@@ -423,13 +424,8 @@ class Install:
     def apply(
         self, steps: list[Step], changes: dict[str, list[str]]
     ) -> server.Service | None:
-        """Make the changes; the server is restarted only for those it must notice.
-
-        What Feishu says of an app is asked by a server that has just started.
-        """
-        kinds = (ProgramStep.name, ConfigStep.name, server.ServiceStep.name)
-        noticed = any(changes.get(name) for name in kinds) or self.is_stale()
-        noticed = noticed or self.app.is_new
+        """Make the changes; the server is restarted only for those it must notice."""
+        noticed = self.server_notices(changes)
         before = self.manifest.record("service")
         for step in steps:
             if not isinstance(step, server.ServiceStep):
@@ -472,6 +468,15 @@ class Install:
             warn("the previous server does not start either: {}", error)
         else:
             warn("the previous server runs again ({})", service.kind)
+
+    def server_notices(self, changes: dict[str, list[str]]) -> bool:
+        """Whether a running server has to start again for these changes.
+
+        What Feishu says of an app is asked by a server that has just started.
+        """
+        kinds = (ProgramStep.name, ConfigStep.name, server.ServiceStep.name)
+        changed = any(changes.get(name) for name in kinds)
+        return changed or self.is_stale() or self.app.is_new
 
     def is_stale(self) -> bool:
         """Whether the running server has to start again though no step changes a thing.

@@ -9,6 +9,7 @@ import socket
 import tempfile
 from contextlib import redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,6 +82,26 @@ def test_replaced_archive_and_open_socket_ask_for_a_restart(
         assert made.is_stale()
         path.chmod(0o600)
         assert not made.is_stale()
+
+
+@every_row(
+    ("name", "said"),
+    [
+        ("settings:/a", "would register it\n"),
+        ("config", "would register it\nwould restart the server\n"),
+    ],
+)
+def test_rehearsal_restarts_the_server_only_if_install_would(
+    name: str, said: str, bare: dict[str, str]
+) -> None:
+    made = Install(parser().parse_args(["--dry-run"]), bare)
+    made.status = {"started": 1000.0}
+    step = SimpleNamespace(name=name, changes=lambda: ["register it"])
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+        patch.setattr(made, "steps", lambda: [step])
+        assert made.rehearse() == 0
+    assert out.getvalue() == said
 
 
 def test_server_on_the_recorded_socket_is_ours(
