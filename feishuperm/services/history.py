@@ -46,7 +46,7 @@ from feishuperm.services.rule_writer import RuleWriter, settings_path
 
 COLUMNS = (
     "time", "event", "id", "state", "action", "surface", "who", "tool", "summary",
-    "project", "session", "machine", "rules", "reason",
+    "project", "session", "machine", "rules", "reason", "detail",
 )  # fmt: skip
 FORMULAS = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
 

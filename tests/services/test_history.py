@@ -68,10 +68,12 @@ def test_spreadsheet_gets_rows_and_no_formula() -> None:
     entry = {
         "time": MOMENT, "event": "request", "id": "1-a", "who": "=HYPERLINK(1)",
         "summary": 'say "a,b"', "rules": ["Bash(ls)"], "reason": "two\nlines",
+        "detail": "make\nTOKEN=abcdefgh12345678abcdefgh",
     }  # fmt: skip
     head, row = as_csv([entry]).splitlines()
     assert head.startswith("time,event,id,state,action,surface,who")
     assert "'=HYPERLINK(1)" in row and '"say ""a,b"""' in row and "Bash(ls)" in row
+    assert ",make TOKEN=" in row and "12345678" not in row
 
 
 COMMAND = "npm run build -- --mode production --outDir dist/assets"
