@@ -35,7 +35,7 @@ TOOLS = (
     ("read", ("file_path",), "Read"),
     ("fetch", ("url",), "WebFetch"),
 )
-OTHER_TOOL = re.compile(r"mcp__[\w-]{1,100}|[a-z_]{1,30}")  # like no name of ours
+OTHER_TOOL = re.compile(r"mcp__[\w-]{1,100}|[a-z_]{1,30}")  # none of Claude Code
 KEYS = {"filepath": "file_path", "filePath": "file_path"}
 KEYS.update(oldString="old_string", newString="new_string")
 KEYS.update(is_background="run_in_background")

@@ -2,8 +2,8 @@
 
 `opencode.js` adds to it what the call was given: opencode itself tells only a part, of
 some tools nothing.  The dialog stays open beside the hook.  "Always" is opencode's own:
-it keeps the patterns of the event, for one project, until it is restarted.  Whoever
-refuses one request refuses all that wait in that session.
+it keeps the patterns of the event, for one project, until it is restarted.  To
+refuse one request is to refuse all that are pending in that session.
 """
 
 from __future__ import annotations

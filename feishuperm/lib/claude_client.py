@@ -66,7 +66,7 @@ def find(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the client gets to see of ours."""
+    """What the client gets of our environment."""
     from feishuperm.models.settings import BY_KEY  # late: hooks ask for trust alone
 
     own = {key for key in environ if key.startswith(("FEISHU", "GATEWAY_"))}

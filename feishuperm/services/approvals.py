@@ -401,7 +401,7 @@ class Approvals:
     def note_seen(self, ids: Iterable[str], at: float) -> None:
         """The cards of these requests were read, which answers none of them.
 
-        Whoever tells it learns of every card that is read: then "not seen" means it.
+        The channel learns of every card that is read: so "not seen" is certain.
         """
         self.has_receipts = True
         pending = [request for request in map(self._pending, ids) if request]

@@ -396,7 +396,7 @@ class Progress:
         return self._told(msg("The background session is being ended"), INFO)
 
     def _refuse_pending(self, session: Session, asker: Asker) -> bool:
-        """Refuse what waits for a person; whether that ends the turn."""
+        """Refuse its pending requests; whether that ends the turn."""
         ends = False
         for request in self._waiting(session.id):
             rows = KINDS[request.kind].actions

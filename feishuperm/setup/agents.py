@@ -116,7 +116,7 @@ class Place:
         return EntryRemoval(self.manifest, self.path, [], away=away)
 
     def hooks(self) -> list[claude.Hook]:
-        """Entries that call our program, whoever put them there. Raises."""
+        """Every entry that calls our program. Raises."""
         if self.how.form != ENTRY:
             return []
         return claude.find_hooks(editor.decode(read_bytes(self.path) or b""))
