@@ -15,7 +15,7 @@ from feishuperm.messages import msg
 from feishuperm.models.names import LANGUAGES
 from feishuperm.setup import agents
 from feishuperm.setup.feishu_setup import duration
-from feishuperm.setup.install import Install
+from feishuperm.setup.install import Install, event_names
 from feishuperm.setup.join import GatewayInstall
 from feishuperm.setup.service import SERVICE_MANAGERS, port_number
 from feishuperm.setup.steps import Manifest
@@ -45,10 +45,12 @@ def main(args: list[str]) -> int:
 
 
 def _check(options: Namespace) -> None:
-    for word in agents.names(options.agents):
-        if word in agents.names(options.no_agents):
-            both = f"agents {word}", f"no-agents {word}"
-            raise UsageError(msg("--{} and --{} contradict each other", *both))
+    for option, names in (("agents", agents.names), ("events", event_names)):
+        away = names(getattr(options, f"no_{option}"))
+        for name in names(getattr(options, option)):
+            if name in away:
+                both = f"{option} {name}", f"no-{option} {name}"
+                raise UsageError(msg("--{} and --{} contradict each other", *both))
     for name in ("supervisor", "ask-list", "remote"):
         flag = name.replace("-", "_")
         if getattr(options, flag) and getattr(options, f"no_{flag}"):

@@ -17,18 +17,18 @@ from feishuperm.messages import msg
 def main(args: list[str]) -> int:
     """List, rename, or revoke."""
     parser = ArgumentParser("machines", "--json")
-    parser.add_argument("what", nargs="?")
+    parser.add_argument("action", nargs="?", choices=("rename", "revoke"))
     parser.add_argument("id", nargs="?")
     parser.add_argument("name", nargs="?")
     parser.add_argument("--owner", default="")
     options = parser.parse_args(args)
-    if options.what is None:
+    if options.action is None:
         return _list(options.json)
     names_one = bool(options.id) != bool(options.owner)  # a machine, or a person
-    if options.what == "rename" and options.id and options.name:
+    if options.action == "rename" and options.id and options.name:
         answer = _ask(command="rename", id=options.id, name=options.name)
         say("{} is now {}", options.id, answer["name"])
-    elif options.what == "revoke" and names_one and not options.name:
+    elif options.action == "revoke" and names_one and not options.name:
         answer = _ask(command="revoke", id=options.id, owner=options.owner)
         say("revoked {}", ", ".join(answer["revoked"]))
     else:

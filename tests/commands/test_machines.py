@@ -91,6 +91,12 @@ def test_half_a_command_changes_nothing(gateway: Gateway, words: list[str]) -> N
     assert gateway.asked == []
 
 
+def test_word_that_is_no_action_is_named(gateway: Gateway) -> None:
+    with pytest.raises(UsageError, match="'forget' is not rename, revoke"):
+        machines.main(["forget"])
+    assert gateway.asked == []
+
+
 def test_no_gateway_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(command: Any, path: str) -> Any:
         raise NotRunningError("the server is not running", "feishuperm doctor")

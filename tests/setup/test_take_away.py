@@ -125,11 +125,13 @@ def test_cap_that_somebody_set_stays_when_the_supervisor_goes(
     [
         ["--supervisor", "--no-supervisor"],
         ["--ask-list", "--no-ask-list"],
+        ["--events", "Stop,next", "--no-events", "next"],
+        ["--agents", "codex", "--no-agents", "qwen,codex"],
         ["--shared"],
     ],
 )
 def test_contradictions_are_usage_errors(args: list[str]) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"contradict each other|needs --project"):
         main(args)
 
 
