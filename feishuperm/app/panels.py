@@ -450,21 +450,28 @@ class PanelCards:
         look = self._looks.get(row.key) if row else None
         if look is not None:  # a change that overtakes the answer would be undone
             look.held_until = self._clock() + ANSWER_SECONDS + cards.AFTER_ANSWER
+        late = partial(self._pressed_late, place, press, row)
+        told = await self._in_time(ask, late)
+        if told is None:
+            return toast(looks.INFO, slow or self._say(WORKING))
+        return self._answer(place, press, row, told)
+
+    def _in_time(
+        self, ask: Callable[[Then], object], late: Then
+    ) -> Promise[Told | None]:
+        """What is told while Feishu waits; else None, and `late` is told."""
         first = Promise["Told | None"]()
 
         def then(told: Told) -> None:
             if first.is_kept:
-                self._pressed_late(place, press, row, told)
+                late(told)
             else:
                 first.resolve(told)
 
         ask(then)
         if not first.is_kept:
             self._sender.later(ANSWER_SECONDS, partial(first.resolve, None))
-        told = await first
-        if told is None:
-            return toast(looks.INFO, slow or self._say(WORKING))
-        return self._answer(place, press, row, told)
+        return first
 
     def _answer(
         self, place: str, press: Press, row: Shown | None, told: Told

@@ -167,15 +167,18 @@ def _what(entry: Entry, tool: str, undone: bool, narrow: bool) -> str:
         what = what if tool in ("", "Bash") else f"{tool} {what}"
         what = f"! {what}" if entry.get("danger") else what
         what = f"{what} => {written}" if written else what
-    ends = [
-        translate("(undone)")
-        if undone and written and entry.get("event") != UNDO
-        else "",
+    return " ".join(filter(None, (what, *_after(entry, undone))))
+
+
+def _after(entry: Entry, undone: bool) -> tuple[str, ...]:
+    """What came after: its rules were undone, something ran, a person said or read."""
+    wrote = list_at(entry, "rules") and entry.get("event") != UNDO
+    return (
+        translate("(undone)") if undone and wrote else "",
         f"-> {entry['ran']}" if entry.get("ran") else "",
         f"({entry['reason']})" if entry.get("reason") else "",
         f"({seen_at(number_at(entry, 'seen'))})" if entry.get("seen") else "",
-    ]
-    return " ".join(filter(None, (what, *ends)))
+    )
 
 
 def seen_at(moment: float) -> str:

@@ -104,14 +104,20 @@ class Notifier:
             self._showings[request.id] = showing
         self._show(showing, self._that_are(passive=True))
 
-        blocks = KINDS[request.kind].blocks_terminal
-        silent = not pushing or self._is_quiet(request)
-        why = "nobody looks" if blocks and silent else ""
-        why = "muted in the chat" if muted else why
+        why = self._why_unseen(showing, muted)
         if push and why and not self.watched():
             self._give_up(request, why)
         else:
             self._show_when_free(showing)
+
+    def _why_unseen(self, showing: Showing, muted: bool) -> str:
+        """Why waiting for a channel that pushes is no use; empty: it may show it."""
+        if muted:
+            return "muted in the chat"
+        request = showing.request
+        is_silent = not showing.pushing or self._is_quiet(request)
+        blocks = KINDS[request.kind].blocks_terminal
+        return "nobody looks" if blocks and is_silent else ""
 
     def _that_are(self, passive: bool) -> list[Channel]:
         """Those that show it to people who look, or the others."""

@@ -30,6 +30,7 @@ from feishuperm.messages import text
 from feishuperm.models import request as states
 from feishuperm.models.ask import Answer
 from feishuperm.models.decision import Decision
+from feishuperm.models.fields import text_at
 from feishuperm.models.kind import KINDS, Action, kind_of
 from feishuperm.models.payload import TITLE, AskPayload
 from feishuperm.models.request import Request
@@ -486,10 +487,10 @@ def _remembered(entry: dict[str, Any], state: str) -> Request:
     request.state = state
     request.action = action
     request.surface = str(entry["surface"])
-    request.who = str(entry.get("who") or "")
+    request.who = text_at(entry, "who")
     request.rules = tuple(map(str, entry["rules"]))
     request.summary = str(entry["summary"])
-    request.ran = str(entry.get("ran") or "")
+    request.ran = text_at(entry, "ran")
     request.danger = tuple(map(str, entry.get("danger") or ()))
     request.ended = ended
     # Whether the clock denied it; its hook has long been told.

@@ -110,9 +110,7 @@ class RuleWriter:
     ) -> RulePlan:
         """The rules for exactly this call; a relative path starts at `cwd`."""
         wanted = format_rules(tool_name, _absolute(tool_input, cwd or project))
-        refusals = (_refusal(*rule) for rule in wanted)
-        without = SAID["search" if tool_name in _NO_RULE else "no exact"]
-        refusal = next(filter(None, refusals), "" if wanted else without)
+        refusal = _why_none(tool_name, wanted)
         if refusal:
             return RulePlan(refusal=refusal)
         # The form with one slash is specified, but to the client it names a file
@@ -238,6 +236,13 @@ def _normal(path: str) -> str:
     end = "/" if re.search(r"/\.{0,2}\Z", path) else ""
     # Two leading slashes survive normpath, as POSIX allows them a meaning.
     return re.sub(r"\A/+", "/", os.path.normpath(path) + end)
+
+
+def _why_none(tool_name: str, wanted: Sequence[tuple[str, str]]) -> str:
+    """Why a call has no exact rule; empty when each that is wanted is exact."""
+    if not wanted:
+        return SAID["search" if tool_name in _NO_RULE else "no exact"]
+    return next(filter(None, (_refusal(*rule) for rule in wanted)), "")
 
 
 def _refusal(tool: str, content: str) -> str:

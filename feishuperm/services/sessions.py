@@ -173,13 +173,8 @@ class Session:
             _shown(text_at(payload.fields, "session_title"), NAME) or self.title
         )
         payload.known[TITLE] = self.title
-        name, state = payload.hook_event_name(), ""
-        if name == "Notification":
-            state = NOTIFIED.get(text_at(payload.fields, "notification_type"), "")
-        elif text_at(payload.fields, "source") != "compact":  # in the middle of a turn
-            state = HEARD.get(name, "")
+        name, state = payload.hook_event_name(), state_by(payload)
         if isinstance(payload, ToolPayload):
-            state = WORKING
             call = headline(payload.tool_name, payload.tool_input, CALL)
             self.does = _shown(f"{payload.tool_name}: {call[:CALL]}", LINE)
         elif state:
@@ -190,10 +185,19 @@ class Session:
             self.learn(state, now)
         if name in TURN_ENDS:
             self.has_agents = has_agents(payload)
-        self.is_hooked = self.is_hooked or name in ("UserPromptSubmit", "SessionStart")
+        self.is_hooked |= name in ("UserPromptSubmit", "SessionStart")
         turn = turn_of(payload)
         if turn and is_main:
             self.turns = [*(old for old in self.turns if old != turn), turn][-TURNS:]
+
+    def see(self, row: Seen) -> None:
+        """What a look saw of it; how it is has to be judged."""
+        self.figures = row.figures
+        self.project = self.project or row.folder
+        self.transcript = self.transcript or row.transcript
+        if row.status:  # it may have been one in the background before
+            self.job = row.job
+        self.title = _shown(row.figures.title or row.name, NAME) or self.title
 
     def row(self) -> dict[str, Any]:
         """What `sessions --json` prints; without what nobody knows: null."""
@@ -300,13 +304,7 @@ class Sessions:
         self.problem = seen.problem
         for session in self._known.values():
             row = rows.get(session.id, Seen(session.id))
-            session.figures = row.figures
-            session.project = session.project or row.folder
-            session.transcript = session.transcript or row.transcript
-            if row.status:  # it may have been one in the background before
-                session.job = row.job
-            name = row.figures.title or row.name
-            session.title = _shown(name, NAME) or session.title
+            session.see(row)
             if session.heard < seen.began:
                 session.learn(*self._judge(session, row, seen))
             if row.waits_for and session.told == WAITING:
@@ -391,6 +389,18 @@ class Sessions:
         opens = Button(OPEN, say("Progress"), panel=f"progress:{session.id}")
         block = Block("text", "", one_line(" · ".join(filter(None, named)), LINE))
         return Row(block, " · ".join(filter(None, known)), (opens,))
+
+
+def state_by(payload: HookPayload) -> str:
+    """How an event says that its session is; empty: it does not say."""
+    if isinstance(payload, ToolPayload):
+        return WORKING
+    name = payload.hook_event_name()
+    if name == "Notification":
+        return NOTIFIED.get(text_at(payload.fields, "notification_type"), "")
+    if text_at(payload.fields, "source") == "compact":  # in the middle of a turn
+        return ""
+    return HEARD.get(name, "")
 
 
 def turn_of(payload: HookPayload) -> str:
