@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.language import page
-from feishuperm.messages import msg
+from feishuperm.messages import message_of, msg
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ArgumentParser(argparse.ArgumentParser):
             return (action.type or str)(word)  # type: ignore[operator]
         except ValueError as error:
             name = [action.metavar or action.dest, *action.option_strings][-1]
-            self.error(msg("{}: {}", name, error))
+            self.error(msg("{}: {}", name, message_of(error)))
 
     def format_help(self) -> str:
         """What `--help` prints: a section of the page that tells of all commands."""

@@ -377,10 +377,11 @@ def parse_setting(setting: Setting, value: str) -> Any:
     try:
         return setting.parse(value or setting.default)
     except ValueError:
-        shown = msg("its value") if setting.secret else repr(value)
-        raise SettingError(
-            msg("{}: {} is not {}", setting.key, shown, setting.allowed)
-        ) from None
+        key, allowed = setting.key, setting.allowed
+        problem = msg("{}: {!r} is not {}", key, value, allowed)
+        if setting.secret:
+            problem = msg("{}: its value is not {}", key, allowed)
+        raise SettingError(problem) from None
 
 
 def url_host(url: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.arguments import ArgumentParser, number
+from feishuperm.messages import message_of, text
 from tests.tables import every_row
 
 
@@ -94,3 +97,20 @@ def test_any_words_are_read_or_refused(args: list[str]) -> None:
         demo().parse_args(args)
     except (UsageError, SystemExit):
         pass
+
+
+@every_row(
+    ("args", "told"),
+    [
+        (["--kind", "odd"], "--kind：'odd' 不符合要求，应为：big, small"),
+        (["--number", "x"], "--number：'x' 不是数字"),
+        (["--words", "a 'b"], "--words：引号没有成对"),
+    ],
+)
+def test_mistake_is_told_in_chinese(args: list[str], told: str) -> None:
+    """Also what the standard library says of a value."""
+    parser = demo()
+    parser.add_argument("--words", type=shlex.split)
+    with pytest.raises(UsageError) as caught:
+        parser.parse_args(args)
+    assert text("zh", message_of(caught.value)) == told
