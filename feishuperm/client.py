@@ -38,6 +38,7 @@ from feishuperm.wire import (
     is_marked,
     is_spelled,
     new_id,
+    project_of,
     read_all,
     socket_path,
     tell,
@@ -47,6 +48,7 @@ from feishuperm.wire import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Callable
 
     from feishuperm.wire import Environ
 
@@ -55,36 +57,18 @@ TELL_SECONDS = 1  # for an event that the server only hears of; the client waits
 
 def run(environ: Environ) -> None:
     """One event, start to end."""
-    held: list[socket] = []  # the connection to the server
-
-    def hold(path: bytes) -> socket:
-        held[:] = [connect(path)]
-        return held[0]
-
-    def look_once_more(*_: object) -> None:
-        """Time is up.  A decision that came while nobody let us run still counts."""
-        signal(SIGALRM, lambda *_: posix._exit(0))
-        if not held:
-            posix._exit(0)
-        alarm(1)
-        held[0].setblocking(False)
-
-    signal(SIGALRM, look_once_more)
-    alarm(ACK_SECONDS)
+    hold = end_in_time()
     raw = read_all(0)
-    word, words = argument(), (*HOOK_PURPOSES, PLUGIN)
-    kind, agent = (word, "") if word in words else ("", word)
+    kind, agent = called_for()
     # Around every tool call: nearly always there is nothing to ask for.
-    is_call = kind and (is_spelled(TOOL_CALL, raw) or is_spelled(TOOL_RESULT, raw))
+    is_call = kind and is_spelled((*TOOL_CALL, *TOOL_RESULT), raw)
     if is_call and not is_marked(socket_path(environ)):
         return
     if is_anothers(raw, environ, agent):
         return
     request_id = new_id()
     reason = "event"
-    # Others set Claude Code's variable as well, or have inherited it: they run their
-    # hooks in the project.
-    project = posix.getcwdb() if agent else environ.get(b"CLAUDE_PROJECT_DIR", b"")
+    project = project_of(environ, agent)
     if kind == "session" and not is_call and b"FEISHUPERM_RUN" not in environ:
         alarm(TELL_SECONDS)
         return tell(raw, socket_path(environ), project)
@@ -103,6 +87,33 @@ def run(environ: Environ) -> None:
     from feishuperm.commands.hook import handle
 
     write_all(1, handle(raw, request_id.decode(), reason, kind, agent))
+
+
+def end_in_time() -> Callable[[bytes], socket]:
+    """Never outlast the time there is; gives what a connection is to be made with."""
+    held: list[socket] = []  # the connection to the server
+
+    def hold(path: bytes) -> socket:
+        held[:] = [connect(path)]
+        return held[0]
+
+    def look_once_more(*_: object) -> None:
+        """Time is up.  A decision that came while nobody let us run still counts."""
+        signal(SIGALRM, lambda *_: posix._exit(0))
+        if not held:
+            posix._exit(0)
+        alarm(1)
+        held[0].setblocking(False)
+
+    signal(SIGALRM, look_once_more)
+    alarm(ACK_SECONDS)
+    return hold
+
+
+def called_for() -> tuple[str, str]:
+    """The purpose this hook is for alone, or the agent it is registered with."""
+    word = argument()
+    return (word, "") if word in (*HOOK_PURPOSES, PLUGIN) else ("", word)
 
 
 def argument() -> str:

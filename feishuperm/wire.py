@@ -67,8 +67,8 @@ class NotPermission(Exception):
     """The server read the event: it is not a permission request."""
 
 
-def is_spelled(event: tuple[bytes, bytes], raw: bytes) -> bool:
-    return event[0] in raw or event[1] in raw
+def is_spelled(events: tuple[bytes, ...], raw: bytes) -> bool:
+    return any(event in raw for event in events)
 
 
 def is_marked(path: bytes) -> bool:
@@ -130,6 +130,15 @@ def is_claude(raw: bytes, environ: Environ) -> bool:
     base = environ.get(b"CLAUDE_CONFIG_DIR") or environ.get(b"HOME", b"") + b"/.claude"
     named = path.endswith(b"/%s.jsonl" % session)
     return named and path.startswith(base + b"/projects/")
+
+
+def project_of(environ: Environ, agent: str = "") -> bytes:
+    """The project of an event; empty if nothing says it.
+
+    Other agents set Claude Code's variable as well, or have inherited it: they run
+    their hooks in the project.
+    """
+    return posix.getcwdb() if agent else environ.get(b"CLAUDE_PROJECT_DIR", b"")
 
 
 def config_path(environ: Environ) -> bytes:

@@ -99,13 +99,18 @@ def tool_of(call: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for its_kind, keys, name in TOOLS:
         if kind == its_kind and all(text_at(given, key) for key in keys):
             return name, given
-    raw, parts = call.get("rawInput"), list_at(call, "content")
+    parts, raw = list_at(call, "content"), call.get("rawInput")
     diffs = [part for part in parts if value_at(part, "type") == "diff"]
-    sides = [[text_at(diff, key) for key in DIFF] for diff in diffs]
-    if sides:
-        edit = dict(zip(EDIT, sides[0])) if len(sides) == 1 else _patch(sides)
-        name = "Edit" if len(sides) == 1 else "apply_patch"
+    if diffs:
+        name, edit = _edit(diffs)
         return name, {**edit, **({"input": raw} if raw else {})}
+    return _other(call, kind, given)
+
+
+def _other(
+    call: dict[str, Any], kind: str, given: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """A call of a tool that Claude Code has not, under the best name there is."""
     names = (text_at(call, "name"), text_at(call, "_meta", "toolName"), kind)
     name = next((name for name in names if OTHER_TOOL.fullmatch(name)), "other")
     told = {"title": call["title"]} if text_at(call, "title") else {}
@@ -127,11 +132,14 @@ def _input(raw: object) -> dict[str, Any]:
     return given
 
 
-def _patch(diffs: Iterable[list[str]]) -> dict[str, Any]:
-    """Changes of several files as one."""
+def _edit(diffs: list[Any]) -> tuple[str, dict[str, Any]]:
+    """The tool that makes these changes, several as one patch, and its input."""
+    sides = [[text_at(diff, key) for key in DIFF] for diff in diffs]
+    if len(sides) == 1:
+        return "Edit", dict(zip(EDIT, sides[0]))
     lines = []
-    for path, old, new in diffs:
+    for path, old, new in sides:
         lines.append(f"*** Update File: {path}")
         lines += ["-" + line for line in old.splitlines()]
         lines += ["+" + line for line in new.splitlines()]
-    return {"command": "\n".join(lines)}
+    return "apply_patch", {"command": "\n".join(lines)}

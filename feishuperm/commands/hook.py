@@ -54,19 +54,16 @@ def handle(
         kind = ""
     if len(raw) > wire.MAX_INPUT and not agent:
         return hook.endless()
-    event = hook.fields.get("hook_event_name")
+    event = text_at(hook.fields, "hook_event_name")
     ours = hook.is_of_a_run()
     if kind:
-        return b"" if ours else hook.of_kind(kind, str(event), request_id)
-    if agent or not isinstance(event, str) or event in ("", "PermissionRequest"):
+        return b"" if ours else hook.of_kind(kind, event, request_id)
+    if agent or event in ("", "PermissionRequest"):
         return b"" if ours else hook.permission(request_id, reason)
     if event in NOTICE_EVENTS:
         hook.relay_notice(event)
     alarm(0)  # callbacks have time-outs of their own
-    if ours:
-        return b""
-    output = hook.callbacks()
-    return hook.person(request_id) if not output and event in ASKED else output
+    return b"" if ours else hook.callbacks(event, request_id)
 
 
 class _Hook:
@@ -153,8 +150,7 @@ class _Hook:
 
     def _ask(self, path: bytes, request_id: str) -> bytes | None:
         """What the server says; None if there is none, or it does not ask for this."""
-        # Others set Claude Code's variable as well, or have inherited it.
-        project = os.getcwdb() if self.agent else _project()
+        project = wire.project_of(os.environb, self.agent)
         id, agent = request_id.encode(), self.agent.encode()
         try:
             return wire.ask(self.raw, path, id, project, agent=agent)
@@ -211,7 +207,7 @@ class _Hook:
         problem = ""
         try:
             path = os.fsencode(self.settings().permission_socket_path)
-            wire.tell(self.raw, path, _project())
+            wire.tell(self.raw, path, wire.project_of(os.environb))
         except wire.NoServer:
             problem = missed
         except OSError:
@@ -220,15 +216,17 @@ class _Hook:
         if problem:
             self.warn(problem)
 
-    def callbacks(self) -> bytes:
-        """Run the user's callbacks for this event; their merged answer, or nothing."""
+    def callbacks(self, event: str, request_id: str) -> bytes:
+        """What the user's callbacks say, merged; where they say nothing, a person."""
         # Who ends us means the callback as well: its child is killed on the way out.
         for number in (SIGTERM, SIGHUP):
             signal(number, _leave)
         signal(SIGALRM, _give_up)
         error = partial(self.warn, level="error")
         output = self.interactive.run(self.fields, error, alarm)
-        return _line(output) if output else b""
+        if output:
+            return _line(output)
+        return self.person(request_id) if event in ASKED else b""
 
 
 def _end_with_the_session() -> None:
@@ -260,10 +258,6 @@ def _decoded(raw: bytes) -> dict[str, Any]:
 
 def _line(output: dict[str, Any]) -> bytes:
     return json.dumps(output).encode() + b"\n"
-
-
-def _project() -> bytes:
-    return os.environb.get(b"CLAUDE_PROJECT_DIR", b"")
 
 
 def _leave(*_: object) -> None:

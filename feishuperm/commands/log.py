@@ -25,6 +25,25 @@ from feishuperm.services.rule_writer import RuleWriter
 
 
 def main(args: list[str]) -> int:
+    options, ledger = _options(args), Ledger()
+    if options.action == "undo":
+        for line in history.undo(ledger, RuleWriter(), options.id, _tell_undone):
+            say(line)
+    elif options.action == "verify":
+        return verify(ledger, options.head or "")
+    elif options.action == "suggest":
+        habits = history.habits(ledger, RuleWriter())
+        rows = [habit._asdict() for habit in habits]
+        said = "\n".join(history.suggest(habits))
+        print(json.dumps(rows, indent=2) if options.json else said)
+    else:
+        fits = history.fits(options.person, options.machine)
+        _show(ledger.latest(options.n, options.since, fits), options)
+    return 0
+
+
+def _options(args: list[str]) -> Namespace:
+    """What is asked for. Ends the process where the words do not fit together."""
     parser = ArgumentParser("log", "--json", "--csv")
     add = parser.add_argument
     add("action", nargs="?", choices=("verify", "undo", "suggest"))
@@ -43,21 +62,7 @@ def main(args: list[str]) -> int:
         options.action == "verify" and history.is_head(options.head)
     ):
         parser.error(msg("--head needs the 8 to 64 hex digits of a card, after verify"))
-    ledger = Ledger()
-    if options.action == "undo":
-        for line in history.undo(ledger, RuleWriter(), options.id, _tell_undone):
-            say(line)
-    elif options.action == "verify":
-        return verify(ledger, options.head or "")
-    elif options.action == "suggest":
-        habits = history.habits(ledger, RuleWriter())
-        rows = [habit._asdict() for habit in habits]
-        said = "\n".join(history.suggest(habits))
-        print(json.dumps(rows, indent=2) if options.json else said)
-    else:
-        fits = history.fits(options.person, options.machine)
-        _show(ledger.latest(options.n, options.since, fits), options)
-    return 0
+    return options
 
 
 def _moment(text: str) -> float:

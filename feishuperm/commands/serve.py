@@ -149,24 +149,7 @@ class Server:
             settings.feishuperm_notify,
             complete=self._limits.complete,
         )
-        control = Control(
-            self.approvals,
-            self.links,
-            tickets,
-            clients,
-            notices,
-            self.sessions,
-            {
-                "started": time.time(),
-                "http": self.url,
-                "listens": url_of(settings.http_host() or "127.0.0.1", http.port),
-                "socket": settings.permission_socket_path,
-                "remote": self._starts.facts(),
-                "policy": policy_in_force(),
-            },
-            self.stop,
-            self.hand_over,
-        )
+        control = self._make_control(tickets, clients, notices, http.port)
         self.callback = self._make_callback(settings, tickets, clients, control)
         handler = PermissionHandler(
             self.approvals,
@@ -232,6 +215,33 @@ class Server:
         for row in self.channels:
             if row.name == channel:
                 row.change(shown)
+
+    def _make_control(
+        self,
+        tickets: LoginTokens,
+        clients: SessionProcesses,
+        notices: Notices,
+        port: int,
+    ) -> Control:
+        """What answers commands, and knows what stays as it is while we run."""
+        return Control(
+            self.approvals,
+            self.links,
+            tickets,
+            clients,
+            notices,
+            self.sessions,
+            {
+                "started": time.time(),
+                "http": self.url,
+                "listens": url_of(self.settings.http_host() or "127.0.0.1", port),
+                "socket": self.settings.permission_socket_path,
+                "remote": self._starts.facts(),
+                "policy": policy_in_force(),
+            },
+            self.stop,
+            self.hand_over,
+        )
 
     def _make_callback(
         self,

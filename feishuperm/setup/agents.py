@@ -201,22 +201,30 @@ def findings(
     own = [x for x in hooks if (x.event, claude.kind_in(x.entry["command"])) == ours]
     repair = f"feishuperm install --agents {place.row.word}"
     problems = list(_entry_problems(place, own, check_hook, repair))
-    if place.how.form != ENTRY and place.record():
+    has_file = place.how.form != ENTRY and place.record()
+    if has_file:
         problems = list(_file_problems(place, settings, repair))
-    copied = {x.entry["command"] for x in hooks if x not in own}
-    if copied:  # from Claude Code's settings; what an install wrote it also replaces
-        goes = copied <= {*claude.all_commands(place.manifest)}
-        fix = repair if goes else edit(place.path, msg("remove {}", HOOK_PROGRAM))
-        problems.append(_idle(place.path, fix))
+    problems += _copy_problems(place, [x for x in hooks if x not in own], repair)
     yield from problems
     version = f"{place.row.name} {place.version}".rstrip()
     if place.version != place.row.tested:
         version = msg("{} (tested: {})", version, place.row.tested)
-    if not own and (place.how.form == ENTRY or not place.record()):
+    if not own and not has_file:
         yield ok(msg("{} is here and not registered: {}", version, repair))
     elif not problems:
         said = msg("{}: registered in {}; {}", version, place.path, place.how.limits)
         yield ok(said)
+
+
+def _copy_problems(
+    place: Place, hooks: list[claude.Hook], repair: str
+) -> Iterator[Finding]:
+    """Entries from Claude Code's settings; what an install wrote it also replaces."""
+    commands = {x.entry["command"] for x in hooks}
+    if commands:
+        goes = commands <= {*claude.all_commands(place.manifest)}
+        fix = repair if goes else edit(place.path, msg("remove {}", HOOK_PROGRAM))
+        yield _idle(place.path, fix)
 
 
 def _entry_problems(

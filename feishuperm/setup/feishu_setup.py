@@ -414,6 +414,14 @@ class AppSetup:
         self.is_new = True
         self.name_owner()
 
+    def rescan(self) -> None:
+        """Change the app there is already. Raises FeishupermError."""
+        app_id = self.config.settings().feishu_app_id
+        if not app_id:
+            problem = msg("there is no app yet")
+            raise FeishupermError(problem, "feishuperm install --setup")
+        self.scan(app_id)
+
     def _keep(self, created: Created) -> None:
         """Write the app down before anything else happens."""
         values = {APP_ID: created.app_id, APP_SECRET: created.secret}

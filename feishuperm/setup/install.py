@@ -124,17 +124,10 @@ class Install:
         remote = remote_settings(self.options, self.config, self.environ)
         self.config.new.update(remote)
         if self.options.rescan:
-            app_id = self.config.settings().feishu_app_id
-            if not app_id:
-                problem = msg("there is no app yet")
-                raise FeishupermError(problem, "feishuperm install --setup")
-            self.app.scan(app_id)
+            self.app.rescan()
         if self.options.no_input or not can_ask():
             return
-        named = language.of_locale(self.environ)
-        if named and self.is_first() and not self.config.has(language.KEY):
-            self.config.new[language.KEY] = named
-            say("language: English, from your locale (--lang zh changes it)")
+        self.take_language()
         place, mode, wait = self.open_questions()
         found = self.agents_to_offer()
         if found and place and mode and wait:  # three questions are enough
@@ -144,6 +137,13 @@ class Install:
         self.mode = self.mode or self.questions.mode
         if self.questions.wants_agents:
             self.wanted = [each.row.word for each in found]
+
+    def take_language(self) -> None:
+        """Speak as the locale does, from the first install on."""
+        named = language.of_locale(self.environ)
+        if named and self.is_first() and not self.config.has(language.KEY):
+            self.config.new[language.KEY] = named
+            say("language: English, from your locale (--lang zh changes it)")
 
     def agents_to_offer(self) -> list[agents.Place]:
         """Agents that are here, and that nobody has said anything about."""

@@ -93,19 +93,24 @@ def lines(status: Status, now: float) -> Iterator[str]:
         yield row("quiet", f"{quiet['hours']}{state}")
     yield row("waiting", status.get("waiting_count", len(waiting)))
     for request in waiting:
-        keys = ("id", "agent", "tool", "project")
-        words = [one_line(str(request[key])) for key in keys if key in request]
-        words = [word for word in words if word != CLAUDE]
-        words.append(translate("{} left", duration(request["seconds_left"])))
-        if "seen" in request:
-            at = request["seen"]
-            words.append(seen_at(at) if at else translate("not seen"))
-        if request.get("danger"):
-            danger = ", ".join(map(danger_word, request["danger"]))
-            words.append(one_line(translate("danger: {}", danger)))
-        yield "  ".join(["", *words])
-        if request.get("summary"):
-            yield "    " + one_line(str(request["summary"]), 500)
+        yield from request_lines(request)
+
+
+def request_lines(request: dict[str, Any]) -> Iterator[str]:
+    """A pending request for a person, and below it what it wants."""
+    keys = ("id", "agent", "tool", "project")
+    words = [one_line(str(request[key])) for key in keys if key in request]
+    words = [word for word in words if word != CLAUDE]
+    words.append(translate("{} left", duration(request["seconds_left"])))
+    if "seen" in request:
+        at = request["seen"]
+        words.append(seen_at(at) if at else translate("not seen"))
+    if request.get("danger"):
+        danger = ", ".join(map(danger_word, request["danger"]))
+        words.append(one_line(translate("danger: {}", danger)))
+    yield "  ".join(["", *words])
+    if request.get("summary"):
+        yield "    " + one_line(str(request["summary"]), 500)
 
 
 def danger_word(name: str) -> str:
