@@ -80,8 +80,11 @@ def _show(entries: list[Entry], options: Namespace) -> None:
     elif options.json:
         print(history.as_json(entries))
     else:
+        nothing = msg("nothing has been decided yet")
+        if options.since or options.person or options.machine:
+            nothing = msg("no entry fits")
         table = history.table(entries, _columns())
-        print(table if entries else translate("nothing has been decided yet"))
+        print(table if entries else translate(nothing))
 
 
 def _tell_undone(id: str) -> None:

@@ -116,6 +116,15 @@ def test_number_of_entries(
         assert len(output.splitlines()) == shown + 1
 
 
+@every_row("args", [["--person", "ou_nobody"], ["--since", "1s"], ["--machine", "m"]])
+def test_ledger_of_which_nothing_fits_is_not_called_empty(
+    args: list[str], ledger: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request(ledger, "1", time=1794801600.0)
+    assert command.main(args) == 0
+    assert capsys.readouterr().out == "no entry fits\n"
+
+
 def test_empty_ledger_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([]) == 0
     assert capsys.readouterr().out == "nothing has been decided yet\n"

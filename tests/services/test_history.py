@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from feishuperm.lib.display import cut, width
+from feishuperm.messages import text, word
+from feishuperm.models.names import SURFACES
 from feishuperm.services.history import as_csv, is_head, table, verdict
 from feishuperm.services.ledger_check import Report
 from tests.tables import every_row
@@ -148,3 +150,8 @@ def test_our_own_names_are_words(entry: dict[str, object], said: str) -> None:
     shown = table([entry_of(**entry)], 200)
     assert said in shown
     assert not {"revoke ", "(idle)", "(form)", "feishuperm-test"} & {*shown.split(" ")}
+
+
+@every_row("surface", [*SURFACES, "pass", "command"])
+def test_surface_of_an_entry_has_its_chinese(surface: str) -> None:
+    assert text("zh", word(surface)) != surface
