@@ -45,11 +45,9 @@ class Message(str):
 
 def msg(template: str, /, *args: Any, **values: Any) -> str:
     """A sentence, its blanks filled in; what fills them may be a sentence or error."""
-    context = ""
-    if isinstance(template, Message):
-        if not args and not values:
-            return template
-        context = template.context
+    if not args and not values:
+        return template if isinstance(template, Message) else Message(template)
+    context = template.context if isinstance(template, Message) else ""
     kept = {name: _kept(value) for name, value in values.items()}
     return Message(str(template), context, tuple(map(_kept, args)), kept)
 
@@ -79,8 +77,12 @@ def text(language: str, template: str, /, *args: Any, **values: Any) -> str:
         args, given = template.args, dict(template.values)
     if not args and not given:
         return found
-    told = [_told(value, language) for value in args]
-    return found.format(*told, **{k: _told(v, language) for k, v in given.items()})
+    for name, value in given.items():
+        if isinstance(value, Message):
+            given[name] = text(language, value)
+    if args:
+        args = tuple(text(language, v) if isinstance(v, Message) else v for v in args)
+    return found.format(*args, **given)
 
 
 def pack(reply: dict[str, Any]) -> dict[str, Any]:
@@ -129,10 +131,6 @@ def _find(message: str, language: str) -> str:
     if context not in ("", SYSTEM) or found != template:
         return found
     return catalogue.gettext(template)
-
-
-def _told(value: Any, language: str) -> Any:
-    return text(language, value) if isinstance(value, Message) else value
 
 
 def _kept(value: Any) -> Any:

@@ -204,17 +204,22 @@ class Layout:
         self.edit = next((o for o in offers if edited.intersection(o.fields)), None)
         rest = [o for o in offers if o not in (self.choice, self.edit)]
         # One question is answered by its options: nothing competes with them.
-        beside = [] if self.choice else rest
-        yes = [o for o in beside if o.look == YES]
-        no = [o for o in beside if not o.grants]
-        self.first = [*yes[:1], *no[:1]]
-        lasting = [] if ask.dangers else [o for o in beside if o.look == FOREVER]
-        # What lasts beside what stops, where a call is judged.
-        judges = ask.kind not in ("plan", "question")
-        self.second = [*yes[1:], *lasting, *no[1:]] if judges else []
+        self.first, self.second = ([], []) if self.choice else self._seen(ask, rest)
         self.folded = [o for o in rest if o not in (*self.first, *self.second)]
         # Those whose fields are wanted at once.
         self.filled = [o for o in self.first if o.needs or o.words]
+
+    @staticmethod
+    def _seen(ask: Ask, offers: list[Offer]) -> tuple[list[Offer], list[Offer]]:
+        """The two rows that need no unfolding."""
+        yes = [o for o in offers if o.look == YES]
+        no = [o for o in offers if not o.grants]
+        first = [*yes[:1], *no[:1]]
+        if ask.kind in ("plan", "question"):
+            return first, []
+        # What lasts beside what stops, where a call is judged.
+        lasting = [] if ask.dangers else [o for o in offers if o.look == FOREVER]
+        return first, [*yes[1:], *lasting, *no[1:]]
 
 
 class Answer(NamedTuple):

@@ -368,10 +368,9 @@ KINDS = {row.name: row for row in (
 
 
 def kind_of(tool_name: str, event: str = "PermissionRequest") -> Kind:
-    """The row of a request."""
+    """The row of a request; those of some tools stand below the one of all others."""
     rows = [row for row in KINDS.values() if row.event == event]
-    own = (row for row in rows if tool_name in row.tools)
-    return next(own, None) or next(row for row in rows if not row.tools)
+    return [row for row in rows if tool_name in row.tools or not row.tools][-1]
 
 
 def offers(
@@ -391,7 +390,8 @@ def offers(
         taken = tuple(name for name in row.reads if name in names)
         if row.reads == ("*",):
             taken = tuple(name for name in names if name != REASON)
-        label, submit = say(row.label), say(row.submit or row.label)
+        label = say(row.label)
+        submit = say(row.submit) if row.submit else label
         offer = Offer(row.name, label, submit, row.look, row.key, taken, row.needs)
         offered.append(offer._replace(grants=not row.message, words=row.words))
     return tuple(offered)

@@ -142,14 +142,12 @@ class Presenter:
         ask = plain_ask(payload, request.id, request.project, self._language, limit)
         say = partial(self.say, **agent_names(request.agent, payload.fields))
         fields = tuple(map(_seen, kind.fields(payload.tool_input, say)))
-        denies = kind.expired and self._denies[request.from_agent]
-        denies = denies and not (request.spared or request.serial)
         may_extend = self._extends and not request.extended and not kind.seconds
         ask = ask._replace(
             created=request.created,
             seconds=request.seconds,
             hold=may_extend and request.waits(),
-            at_zero=kind.at_zero or ("deny" if denies else "terminal"),
+            at_zero=kind.at_zero or self._at_zero(request, kind),
             facts=(*ask.facts, *self._own_facts(request)),
             actions=offers(
                 kind,
@@ -172,6 +170,12 @@ class Presenter:
         if any(visible(field.value) != field.value for field in fields if field.edits):
             ask = ask.without_edit()  # a field would not show what is there
         return self._with_grants(ask, request, payload)
+
+    def _at_zero(self, request: Request, kind: Kind) -> str:
+        """What the settings have happen to it when its time is over."""
+        denies = kind.expired and self._denies[request.from_agent]
+        is_spared = request.spared or request.serial
+        return "deny" if denies and not is_spared else "terminal"
 
     def _with_options(self, ask: Ask, kind: Kind, options: dict[str, str]) -> Ask:
         """The ask with an agent's own options as buttons, which take nothing along.
@@ -318,23 +322,13 @@ class Presenter:
         if row and request.tool_name == TEST_TOOL:
             done = msg("Received")
         rules = (*request.rules, *request.known_rules)
-        called = agent_names(request.agent)
-        lines = [self.say(key, **called) for key in (line, request.note) if key]
-        if request.is_given_back() and request.patience:
-            lines.append(self.say(AT_TERMINAL[_asker(request)]))
-        if request.tried:
-            lines.append(self.say(TRIED, process=request.tried))
-        if request.grants:
-            until = time.strftime("%H:%M", time.localtime(request.grants["ends"]))
-            id = request.grants["id"]
-            lines.append(self.say("Pass {id}, until {until}", id=id, until=until))
         same = {name: getattr(request, name) for name in AS_KNOWN}
         return Outcome(
             **same,
             language=self._language,
             done=self.say(done),
             look=look,
-            lines=tuple(lines),
+            lines=tuple(self._lines(request, line)),
             rules=tuple(map(redact, rules)),
             reason=redact(request.reason) if request.state == states.DENIED else "",
             summary=self.summary(request),
@@ -345,6 +339,20 @@ class Presenter:
             undone=tuple(map(redact, request.rules)) if request.undone else (),
             spent=self._spent(request),
         )
+
+    def _lines(self, request: Request, line: str) -> Iterator[str]:
+        """What there is to say about an end; `line` is what its state says."""
+        called = agent_names(request.agent)
+        for key in filter(None, (line, request.note)):
+            yield self.say(key, **called)
+        if request.is_given_back() and request.patience:
+            yield self.say(AT_TERMINAL[_asker(request)])
+        if request.tried:
+            yield self.say(TRIED, process=request.tried)
+        if request.grants:
+            until = time.strftime("%H:%M", time.localtime(request.grants["ends"]))
+            id = request.grants["id"]
+            yield self.say("Pass {id}, until {until}", id=id, until=until)
 
     def _spent(self, request: Request) -> Spent:
         """What the turn has taken that ended before this request to go on."""
@@ -387,7 +395,7 @@ def _seen(field: Field) -> Field:
 
 def _with_words(ask: Ask, words: dict[str, str]) -> Ask:
     """The ask with what a person has to agree to, by the name of the button."""
-    offers = (o._replace(confirm=words.get(o.name, o.confirm)) for o in ask.actions)
+    offers = [o._replace(confirm=words.get(o.name, o.confirm)) for o in ask.actions]
     return ask._replace(actions=tuple(offers))
 
 
