@@ -295,13 +295,21 @@ class Server:
         return self.loop.call_at(self.loop.now() + seconds, fn)
 
     def _announce_start(self, settings: Settings, port: int) -> None:
-        """Say where it listens."""
+        """Say where it listens, and what a person will trip over."""
         hosts = " and ".join(settings.http_hosts())
         log(
             f"feishuperm {__version__} serves hooks on"
             f" {settings.permission_socket_path} and browsers on {hosts} port {port};"
             f" buttons point to {self.url}"
         )
+        # Only a group bot's buttons are links; the app and a gateway need no address.
+        if "webhook" in settings.surfaces() and settings.url_is_local():
+            log(
+                f"a phone cannot open {self.url}: set CALLBACK_SERVER_URL to an address"
+                " of this machine that the phone can reach (its Wi-Fi address, a"
+                " tunnel, a public name); until then the buttons work only here",
+                "warning",
+            )
 
     def run(self) -> None:
         """Serve until `stop()`."""

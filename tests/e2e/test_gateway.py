@@ -344,6 +344,7 @@ def test_request_whose_only_surface_went_away_is_released_not_denied(
             machine.kill()
             machine.start()
         assert finish(hook) == ""
+        assert "a phone cannot open" not in machine.output()
 
 
 def test_server_in_a_terminal_leaves_with_its_machine_and_restarts_there(

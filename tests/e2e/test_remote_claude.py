@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -81,9 +82,12 @@ def next_card(feishu: FakePlatform, count: int) -> str:
 def started(feishu: FakePlatform, message: str) -> str:
     """Press the button; the short id of the session that runs then."""
     assert feishu.tap(message, "启动").toast["type"] == "info"
-    wait_until(lambda: "已在运行" in texts(feishu.card(message)), timeout=40)
-    note = texts(feishu.card(message)).partition("已在运行")[0]
-    return note.rpartition("会话 ")[2].strip()
+
+    def named() -> list[str]:
+        return re.findall(r"会话 (\w{8}) 已在运行", texts(feishu.card(message)))
+
+    (session,) = wait_until(named, timeout=40)
+    return str(session)
 
 
 def command(served: Served, *words: str, folder: str = "/") -> str:
