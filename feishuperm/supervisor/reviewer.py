@@ -153,16 +153,17 @@ def _start_guard(group: int, token: str) -> tuple[int, int]:
         os.read(reader, 1)  # until our end of the pipe is closed, or we are gone
         with suppress(OSError):
             os.killpg(group, signal.SIGKILL)
-        end_marked(token)
+        end_marked(token, group)
     finally:
         os._exit(0)
 
 
-def end_marked(token: str) -> None:
-    """Kill every younger process that carries the token; without /proc, none."""
+def end_marked(token: str, oldest: int) -> None:
+    """Kill every process since the oldest with the token; without /proc, none."""
     mark = f"{RECURSION}={token}".encode()
     for _ in range(KILL_ROUNDS):  # one may fork while we look, or take a while to die
-        marked = [pid for pid in _younger() if mark in _read(f"/proc/{pid}/environ")]
+        younger = _since(oldest)
+        marked = [pid for pid in younger if mark in _read(f"/proc/{pid}/environ")]
         for pid in marked:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -171,8 +172,8 @@ def end_marked(token: str) -> None:
         time.sleep(0.005)
 
 
-def _younger() -> list[int]:
-    """Processes started after this one.
+def _since(oldest: int) -> list[int]:
+    """This process, and those started after it.
 
     Numbers are given in rising order; once they have started again from the bottom,
     every process may be younger.  To look into all of them takes a busy machine 100 ms.
@@ -182,8 +183,7 @@ def _younger() -> list[int]:
         newest = int(_read("/proc/loadavg").split()[-1])
     except (OSError, ValueError, IndexError):
         return []
-    own = os.getpid()
-    return [pid for pid in pids if pid > own or newest < own]
+    return [pid for pid in pids if pid >= oldest or newest < oldest]
 
 
 def _read(path: str) -> bytes:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 import uuid
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from feishuperm.supervisor import reviewer
 from feishuperm.supervisor.reviewer import (
     FAILED,
     GARBLED,
@@ -148,3 +150,19 @@ def test_unusable_supervisor_command_is_missing(command: str) -> None:
     with pytest.raises(ReviewError) as caught:
         command_line(command, "sid")
     assert caught.value.problem == MISSING
+
+
+def test_guard_ends_what_left_the_group_before_it_began() -> None:
+    """On a busy machine the reviewer has children before its guard is there."""
+    token = uuid.uuid4().hex
+    environ = {**os.environ, reviewer.RECURSION: token}
+    group = subprocess.Popen(["sleep", "60"], env=environ, start_new_session=True)
+    left = subprocess.Popen(["sleep", "60"], env=environ, start_new_session=True)
+    guard, let_go = reviewer._start_guard(group.pid, token)
+    try:
+        os.close(let_go)
+        os.waitpid(guard, 0)
+        assert [group.wait(20), left.wait(20)] == [-9, -9]
+    finally:
+        for process in (group, left):
+            process.kill()
